@@ -384,7 +384,7 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
     kept = _readings.get(id(x))
     if kept is not None and kept.x() is x:
         if isinstance(kept.found, UnsupportedTypeError):
-            raise UnsupportedTypeError(kept.found.message, kept.found.hint)
+            raise UnsupportedTypeError(kept.found.message, kept.found.advice)
         return _keeping(kept.found, x)
     may_be_used_up = not is_read_again(type(x))
     if may_be_used_up and _leaves_streams.get():
@@ -400,7 +400,7 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
     except UnsupportedTypeError as error:
         if may_be_used_up:
             # It is kept without its traceback, which has `x`.
-            _keep(x, UnsupportedTypeError(error.message, error.hint))
+            _keep(x, UnsupportedTypeError(error.message, error.advice))
         raise
     if may_be_used_up and found[1] and _is_used_up(x):
         _keep(x, found)

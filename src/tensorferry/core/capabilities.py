@@ -22,6 +22,8 @@ from .named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ..hints import Hint
+
 __all__ = [
     "Capabilities",
     "DeviceFacts",
@@ -36,7 +38,7 @@ __all__ = [
 _NONE: Mapping[str, str] = {}
 _NO_KINDS: Mapping[int, str] = {}
 _NO_WORDS: Mapping[str, tuple[str, ...]] = {}
-_NONE_WHY: Mapping[str, tuple[str, str | None]] = {}
+_NONE_WHY: Mapping[str, tuple[str, str | Hint | None]] = {}
 
 
 class Dtypes(NamedTuple):
@@ -251,7 +253,7 @@ class Objects(NamedTuple):
     read_kinds: frozenset[str] = frozenset()
     value_kinds: frozenset[str] = frozenset()
     taken_kinds: frozenset[str] = frozenset()
-    abstract: Mapping[str, tuple[str, str | None]] = _NONE_WHY
+    abstract: Mapping[str, tuple[str, str | Hint | None]] = _NONE_WHY
     inside_only: frozenset[str] = frozenset()
     only_returned: frozenset[str] = frozenset()
     opaque: frozenset[str] = frozenset()

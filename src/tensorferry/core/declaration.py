@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..hints import Caller, Hint
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from .info import TensorInfo
     from .placement import Placement
 
-__all__ = ["Declaration", "Declared", "as_now"]
+__all__ = ["Declaration", "Declared", "as_now", "caller_of"]
 
 
 class Declaration(Protocol):
@@ -62,7 +64,9 @@ class Declaration(Protocol):
         """The placement in ``device=``, if it is the framework's object for that; else ``None``."""
         ...
 
-    def misfit(self, placement: Placement, shape: tuple[int, ...], /) -> tuple[str, str] | None:
+    def misfit(
+        self, placement: Placement, shape: tuple[int, ...], /
+    ) -> tuple[str, str | Hint] | None:
         """Why a tensor of this shape cannot have the placement, what to do; ``None`` if it can."""
         ...
 
@@ -115,7 +119,9 @@ class Declared:
         """``None``, because only the framework has objects for placements."""
         return None
 
-    def misfit(self, _placement: Placement, _shape: tuple[int, ...], /) -> tuple[str, str] | None:
+    def misfit(
+        self, _placement: Placement, _shape: tuple[int, ...], /
+    ) -> tuple[str, str | Hint] | None:
         """``None``, because there are no placements."""
         return None
 
@@ -147,3 +153,9 @@ def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:
     return [
         found.get(id(each)) or found.setdefault(id(each), _AsNow(each)) for each in declarations
     ]
+
+
+def caller_of(function: str, target: Declaration) -> Caller:
+    """The call of a function with a target, for hints: with the dtypes that the target has now."""
+    dtypes = target.capabilities.dtypes
+    return Caller(function, target.name, dtypes.held, dtypes.absent_hint)

@@ -415,7 +415,7 @@ class Flat:
         try:
             return foresee(number, conversion_as(self.outer)).plan.result.dtype
         except LossyCastError as error:
-            error.hint = self.hint_of(number)
+            error.advise(self.hint_of(number))
             raise placed(error, f"a number in the result of {self.source.name}") from None
 
     def hint_of(self, number: Any) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..core.devices import HOST, same_place
 from ..core.info import COPIED_KINDS, JOINS, NUMBERS
 from ..core.request import PINNED
 from ..errors import ShapeError, an
+from ..hints import Hint
 from . import rules
 from .step import Path
 
@@ -136,8 +138,8 @@ def refuse_to_share(plan: PlanBuilder, found: list[str], share: bool, reason: st
         plan.refuse_copy(found)
     elif not share and not plan.allocated and plan.request.copy is False:
         detached = plan.source.snippet("detach", ("by hand",), plan.source_info).format(x="x")
-        hint = f'convert({detached}, "{plan.target.name}", copy=False), whose writes show in x'
-        plan.refuse_copy([reason], hint)
+        call = hints.code(f'convert({detached}, "{plan.target.name}", copy=False)')
+        plan.refuse_copy([reason], Hint(call, ", whose writes show in ", hints.code("x")))
 
 
 def must_align(plan: PlanBuilder) -> str:
@@ -349,7 +351,7 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
         raise ShapeError(
             f"index= has {_counted(len(given.index), 'label')}, and the result has "
             f"{_counted(rows, 'row')}.",
-            "without index=",
+            hints.without("index"),
         )
     if given.names is None:
         return
@@ -358,13 +360,13 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
             "columns= names the columns of a table. A tensor with one axis becomes a column of "
             f"{target.name}, whose "
             "name is set by its method rename.",
-            "without columns=",
+            hints.without("columns"),
         )
     if len(given.names) != columns:
         raise ShapeError(
             f"columns= has {_counted(len(given.names), 'name')}, and the result has "
             f"{_counted(columns, 'column')}.",
-            "without columns=",
+            hints.without("columns"),
         )
 
 

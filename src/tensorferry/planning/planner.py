@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..core.declaration import as_now
 from ..core.devices import HOST, kind_of, same_place
 from ..core.info import COPIED
 from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
+from ..hints import Hint
 from . import device_steps, host_steps, preconditions, rules
 from .builder import PlanBuilder, completed
 from .step import Path
@@ -210,7 +212,12 @@ def _leave_graph(plan: PlanBuilder) -> None:
         by_hand = by_hand.replace("ferry.", "")
         raise GradientError(
             f"This tensor requires grad, and {plan.target.name} would leave its autograd graph.",
-            f'grad="detach" (the default), or {by_hand} first',
+            Hint(
+                hints.keyword("grad", "detach"),
+                " (the default), or ",
+                hints.code(by_hand),
+                " first",
+            ),
         )
     if plan.now.kind == plan.source.capabilities.gradients.parameter:
         kind = ""

@@ -7,6 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..backends import fast_paths, registry
 from ..core.info import TensorInfo
 from ..core.named_tuple import NamedTuple
@@ -256,7 +257,7 @@ class TreeConversion:
             path = self._structure.path(earlier)
             self.errors[index] = UnsupportedTypeError(
                 f"out= has the same memory here as at {path}: the one would overwrite the other.",
-                "without out=, which makes new tensors",
+                hints.without("out") + ", which makes new tensors",
             )
         return prepared
 

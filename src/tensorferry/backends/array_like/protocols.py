@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.info import ANY_ADDRESS, COPIED, TensorInfo
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, DeviceError, UnsupportedTypeError, an
+from ...hints import Hint
 from ...host import dlpack, memory
 from ...host.masked import has_masked
 from ...host.numpy_dtypes import has_dates, of_numpy
@@ -148,7 +150,7 @@ def _read_and_check(
         raise UnsupportedTypeError(
             f"This {kind} says that it is {dtype} of shape {shape}, "
             f"and is {array.dtype} of shape {array.shape}.",
-            "np.asarray(x), which is what it gives",
+            Hint(hints.code("np.asarray(x)"), ", which is what it gives"),
         )
     ours = (
         _is_alone(_reference_counts(array)) and array.flags.writeable and array.flags.c_contiguous
@@ -174,7 +176,7 @@ def reading(what: str) -> Iterator[None]:
     except Exception as error:
         raise UnsupportedTypeError(
             f"This {what} cannot be read: {type(error).__name__}: {error}",
-            "np.asarray(x), which has to work by itself",
+            Hint(hints.code("np.asarray(x)"), ", which has to work by itself"),
         ) from error
 
 
@@ -338,9 +340,9 @@ def _has(x: object, name: str) -> bool:
 
 def _failed(x: object, name: str, error: Exception) -> UnsupportedTypeError:
     call = {"__array__": "np.asarray(x)", "__dlpack__": "x.__dlpack__()"}
-    hint = f"{call.get(name, f'x.{name}')}, which has to work by itself"
+    hint = Hint(hints.code(call.get(name, f"x.{name}")), ", which has to work by itself")
     if name == "the buffer protocol":
-        hint = 'np.frombuffer(x, "uint8"), or the dtype that is meant'
+        hint = Hint(hints.code('np.frombuffer(x, "uint8")'), ", or the dtype that is meant")
     return UnsupportedTypeError(
         f"{an(type(x).__name__, 'A')} has {name}, which failed: {type(error).__name__}: {error}",
         hint,
@@ -370,7 +372,7 @@ def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
     """
     array = np.asanyarray(x)
     if has_masked(array):
-        raise _masked(x, f"{code}.filled(0), or another value")
+        raise _masked(x, f"{code}.filled(0)")
     if (array.dtype.hasobject and array.dtype.names is None) or array.dtype.kind in "mM":
         raise _Objects(np.asarray(array))
     return np.asarray(array)
@@ -381,9 +383,7 @@ def _from_interface(x: Any) -> Array:
     if interface.get("mask") is not None:
         # Its mask tells which elements are valid
         # (https://numpy.org/doc/stable/reference/arrays.interface.html).
-        raise _masked(
-            x, 'np.where(x.__array_interface__["mask"], np.asarray(x), 0), or another value'
-        )
+        raise _masked(x, 'np.where(x.__array_interface__["mask"], np.asarray(x), 0)')
     data = interface.get("data")
     empty = 0 in interface["shape"]
     if empty and data is not None and not data[0]:
@@ -392,9 +392,10 @@ def _from_interface(x: Any) -> Array:
     return np.asarray(x)
 
 
-def _masked(x: object, hint: str) -> UnsupportedTypeError:
+def _masked(x: object, code: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
-        f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.", hint
+        f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.",
+        Hint(hints.code(code), ", or another value"),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ... import hints
 from ...columns import interface
 from ...columns.column import Column, Refused
 from ...columns.layouts import asked_of, column_of, fields
 from ...columns.objects import objects_in
 from ...errors import UnsupportedTypeError
+from ...hints import Hint
 from .. import registry
 from ..nodes import Node, as_dict
 from ..opening import Later, Table, TableContents, open_column, open_table
@@ -107,7 +109,6 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
             code = f"pa.array(x).drop_null().field({child.name!r})"
         else:
             code = f"pa.table(x)[{child.name!r}]"
-        code = code.replace("{", "{{").replace("}", "}}")
         found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, code)
     return found
 
@@ -122,14 +123,16 @@ def found_in(x: Any, asked: str | None) -> TableContents:
     if isinstance(read, ArrowColumn):
         found = read.found(asked)
         if isinstance(found, Refused):
-            found = found._replace(hint=found.hint.replace("{x}", read.code))
+            found = found._replace(hint=found.hint.within(read.code))
         return TableContents(read.kind, read.name or None, found)
     if read:
         rows = sum(span.length for span in next(iter(read.values())).chunks)
     else:
         rows = 0
     columns = [(name, each.found(asked)) for name, each in read.items()]
-    table = Table(list(read.items()), rows, lambda name, _: _without([name]), _without, "x")
+    table = Table(
+        list(read.items()), rows, lambda name, _: Hint(hints.code(_without([name]))), _without, "x"
+    )
     return TableContents(type(x).__name__, None, None, table, columns)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.dtypes import DTYPES, ORDINARY
 from ...core.info import MANY, TensorInfo
 from ...core.layout import ALIGNMENT
@@ -34,23 +35,29 @@ _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)
 _ROWS = (list, tuple, range)
 
-_REFUSED: dict[type, tuple[str, str | None]] = {
+_REFUSED: dict[type, tuple[str, str | Hint | None]] = {
     str: (
         "A str is text, not numbers.",
         Hint(
-            "{load:x} if it is a path; {one:[float(word) for word in x.split()]} if it is numbers"
+            hints.call("load"),
+            " if it is a path; ",
+            hints.one("[float(word) for word in x.split()]"),
+            " if it is numbers",
         ),
     ),
-    set: ("A set is not a tensor: it has no order.", Hint("{one:sorted(x)} or {one:list(x)}")),
+    set: (
+        "A set is not a tensor: it has no order.",
+        Hint(hints.one("sorted(x)"), " or ", hints.one("list(x)")),
+    ),
     frozenset: (
         "A frozenset is not a tensor: it has no order.",
-        Hint("{one:sorted(x)} or {one:list(x)}"),
+        Hint(hints.one("sorted(x)"), " or ", hints.one("list(x)")),
     ),
-    dict: ("A dict is several values with names, not one tensor.", Hint("{tree:x}")),
-    Mapping: ("A mapping is several values with names, not one tensor.", Hint("{tree:x}")),
-    deque: ("A deque is not read as a sequence: it is a queue.", Hint("{one:list(x)}")),
-    UserList: ("A UserList wraps a list, but is not one.", Hint("{one:list(x)}")),
-    PurePath: ("A path is where a file is, not what is in it.", Hint("{load:x}")),
+    dict: ("A dict is several values with names, not one tensor.", Hint(hints.tree())),
+    Mapping: ("A mapping is several values with names, not one tensor.", Hint(hints.tree())),
+    deque: ("A deque is not read as a sequence: it is a queue.", Hint(hints.one("list(x)"))),
+    UserList: ("A UserList wraps a list, but is not one.", Hint(hints.one("list(x)"))),
+    PurePath: ("A path is where a file is, not what is in it.", Hint(hints.call("load"))),
     type(None): (
         "None is not a tensor.",
         'float("nan") for a number that is missing, or leave it out',
@@ -91,10 +98,10 @@ class PythonBackend(Backend):
     def stands_for(self, kind: type) -> bool:
         return kind is list
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if issubclass(kind, TensorInfo):
             return "A TensorInfo describes a tensor, and has no values.", Hint(
-                "{explain:x} says what would be done"
+                hints.call("explain"), " says what would be done"
             )
         for base, words in _REFUSED.items():
             if issubclass(kind, base):
@@ -105,12 +112,12 @@ class PythonBackend(Backend):
                     f"{an(kind.__name__, 'A')} is not a sequence: "
                     "it has no length or no order of its own."
                 ),
-                Hint("{either:list(x)}"),
+                Hint(hints.either("list(x)")),
             )
         if kind.__name__ in ("Decimal", "Fraction"):
             return (
                 f"{an(kind.__name__, 'A')} is an exact number that no dtype holds.",
-                Hint("{one:float(x)}, which rounds"),
+                Hint(hints.one("float(x)"), ", which rounds"),
             )
         return None
 
