@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import hints
 from ..core.devices import device_name, kind_of
-from ..core.dtype_names import convertible, meanings_of, one_of
+from ..core.dtype_names import convertible, meanings_of
 from ..core.names import EXCHANGE, NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest
 from ..hints import Hint
@@ -49,7 +49,9 @@ def no_framework(
         if meanings := meanings_of(name):
             return UnknownFrameworkError(
                 f"{name!r} is a dtype, and not the name of a framework.",
-                one_of([hints.keywords(to=EXCHANGE, dtype=each) for each in convertible(meanings)]),
+                hints.one_of(
+                    [hints.keywords(to=EXCHANGE, dtype=each) for each in convertible(meanings)]
+                ),
             )
     names = dict.fromkeys([*(each.name for each in targets), *others])
     first, *rest = names

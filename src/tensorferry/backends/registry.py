@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core import names
-from ..core.declaration import caller_of
 from ..core.names import NAMES
 from ..errors import UnsupportedTypeError, shown
 from ..hints import Caller
@@ -449,6 +448,8 @@ def _find_backend(x: object) -> Backend:
 
 def caller(function: str, target: str) -> Caller:
     """The call of a function with a target, for hints: with what is known of the target."""
+    from ..core.declaration import caller_of  # here, because only an error needs it
+
     found = _known(target)
     return Caller(function, target) if found is None else caller_of(function, found)
 

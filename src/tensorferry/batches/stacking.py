@@ -12,7 +12,6 @@ from ..backends import registry
 from ..backends.lists import Members, look_at
 from ..core import dtypes
 from ..core.devices import HOST
-from ..core.dtype_names import one_of
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
@@ -369,7 +368,7 @@ class Columns(NamedTuple):
         if name or not ways:
             ways.append(hints.keyword("dtype", {name or kinds.kind: dtype}))
         raise LossyCastError(
-            f"Numbers of different kinds do not stack: {kinds.where}.", one_of(ways)
+            f"Numbers of different kinds do not stack: {kinds.where}.", hints.one_of(ways)
         )
 
     # -- padding -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from ..errors import (
     nearest,
 )
 from ..files.base.objects import Kept, Placeholder
-from ..hints import Code, Hint, Mark, Written
+from ..hints import NAME_ALONE, SOME, Code, Hint, Written
 from ..hints.rendering import Renderer, value_in_code
 from .console import (
     EXIT_REFUSED,
@@ -209,10 +209,10 @@ _CALLS = ("convert(", "convert_tree(", "load(")
 def _typed(name: str, option: str, value: object) -> str:
     if isinstance(value, Written):
         value = value.value
-    if name in ("nulls", "pad") and value is not Mark.NAME_ALONE:
+    if name in ("nulls", "pad") and value != NAME_ALONE:
         # They take values, of which True and False are two.
         return f"{option} {value if isinstance(value, str) else value_in_code(value)}"
-    if value is True or value is Mark.NAME_ALONE:
+    if value is True or value == NAME_ALONE:
         return option
     if value is None or value is False:
         # A keyword with three values is written with two options.
@@ -226,7 +226,7 @@ def _shell_words(value: object) -> list[str]:
     """A value as words for a shell, one for each use of the option."""
     import shlex  # here, because only an error needs it
 
-    if value is Mark.SOME:
+    if value == SOME:
         return ["…"]
     if isinstance(value, Code):
         return [shlex.quote(value.text)]

@@ -71,9 +71,9 @@ class ColumnCode(NamedTuple):
 
         return code_at(self.code, column)
 
-    def within(self, column: str) -> ColumnCode:
-        """The same, if the column has code of its own for a table or object `x`."""
-        return self if column == "x" else ColumnCode(self.of(column), self.remark, stays=True)
+    def within(self, column: hints.Code) -> ColumnCode:
+        """The same, if the column has code of its own."""
+        return ColumnCode(self.of(column.text), self.remark, column.stays)
 
     def hint(self) -> Hint:
         """The hint for a column that was given alone."""

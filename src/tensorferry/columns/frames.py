@@ -244,7 +244,7 @@ def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
     if not found.asked and not mixed:
         again = partial(hints.again, "call", [found.dtype])
     else:
-        again = partial(hints.again, dtype=found.asked or hints.Mark.WIDEST)
+        again = partial(hints.again, dtype=found.asked or hints.WIDEST)
     return Hint(again(nulls=value), ", which replaces them") | Hint(again(nulls="mask"))
 
 
@@ -267,7 +267,7 @@ def _dtype_of(
     each = dict.fromkeys(column.dtype for _, column in numbers)
     error = LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
-        Hint(hints.DtypeOf(hints.Mark.WIDEST), ", which each value must fit")
+        Hint(hints.DtypeOf(hints.WIDEST), ", which each value must fit")
         | Hint(hints.tree(apart, each), _FOR_EACH_COLUMN),
     )
     error.read_as = "float64"

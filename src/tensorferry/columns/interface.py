@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..core.layout import compact_strides
 from ..core.named_tuple import NamedTuple
 from ..errors import UnsupportedTypeError
+from ..hints import Hint
 from ..host import memory
 
 if TYPE_CHECKING:
@@ -393,7 +395,12 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
             "and only a conversion reads it.",
             "x.read_all()"
             if hasattr(type(x), "read_all")
-            else "pa.table(x), or pa.chunked_array(x) if it is a column",
+            else Hint(
+                hints.code("pa.table(x)"),
+                ", or ",
+                hints.code("pa.chunked_array(x)"),
+                " if it is a column",
+            ),
         )
     try:
         found = _of_stream(_given(x, x.__arrow_c_stream__))

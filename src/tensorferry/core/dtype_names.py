@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .declaration import Declaration
 
-__all__ = ["asked", "convertible", "meanings_of", "name_of", "one_of"]
+__all__ = ["asked", "convertible", "meanings_of", "name_of"]
 
 _LONG = f"int{8 * calcsize('l')}"
 """The dtype of C's ``long`` on this machine."""
@@ -220,19 +220,13 @@ def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
         also = ""
     return UnsupportedTypeError(
         f"{text!r} means {' to some and '.join(meanings)} to others{also}.",
-        one_of([hints.keyword("dtype", name) for name in convertible(meanings)]),
+        hints.one_of([hints.keyword("dtype", name) for name in convertible(meanings)]),
     )
 
 
 def convertible(meanings: Sequence[str]) -> list[str]:
     """Those of several dtypes that can be converted."""
     return [name for name in meanings if name in DTYPES]
-
-
-def one_of(pieces: Sequence[hints.Piece]) -> Hint:
-    """The hint that says to type one of several things."""
-    first, *others = pieces
-    return Hint(first, *(piece for other in others for piece in (" or ", other)))
 
 
 def _nearest(dtype: object) -> Hint:

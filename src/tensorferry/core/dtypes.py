@@ -337,9 +337,9 @@ def common(names: Iterable[str]) -> str:
         listed = ", ".join(sorted(found))
         is_complex = any(find(name).kind == "complex" for name in found)
         if is_complex:
-            hint = Hint(hints.DtypeOf(hints.Mark.WIDEST_COMPLEX))
+            hint = Hint(hints.DtypeOf(hints.WIDEST_COMPLEX))
         else:
-            hint = Hint(hints.DtypeOf(hints.Mark.WIDEST), ", which each value must fit")
+            hint = Hint(hints.DtypeOf(hints.WIDEST), ", which each value must fit")
         error = LossyCastError(f"No dtype holds every value of {listed}.", hint)
         if is_complex:
             error.read_as = "complex128"

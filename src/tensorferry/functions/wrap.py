@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from .. import hints
 from ..backends import registry, tracers
-from ..core.dtype_names import one_of
 from ..core.names import EXCHANGE
 from ..errors import (
     ConversionError,
@@ -503,7 +502,7 @@ def canonical(keyword: str, framework: object) -> str:
             hint = hint.with_name("to", keyword)
         if hint is not None and ", " in str(hint):
             # It names a device or a dtype, for which `wrap` has no keyword.
-            hint = one_of(
+            hint = hints.one_of(
                 [hints.keyword(keyword, each) for each in registry.known() if brings(each)]
             )
         raise UnknownFrameworkError(error.message, hint) from None

@@ -14,13 +14,17 @@ that is shown, or placed, imports them.
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Union
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
+    "NAME_ALONE",
+    "SOME",
+    "WIDEST",
+    "WIDEST_COMPLEX",
     "Again",
     "Call",
     "Caller",
@@ -48,6 +52,7 @@ __all__ = [
     "keywords",
     "listed",
     "one",
+    "one_of",
     "padded",
     "quoted",
     "rows",
@@ -59,17 +64,20 @@ __all__ = [
 # -- values of keywords ----------------------------------------------------------------------------
 
 
-class Mark(Enum):
+class Mark(NamedTuple):
     """A value of a keyword that is no plain value."""
 
-    NAME_ALONE = "name alone"
-    """The keyword is only named, as in ``without out=``."""
-    SOME = "some"
-    """A list of the user's own choice: ``[…]``."""
-    WIDEST = "float64"
-    """The widest floats that the target has."""
-    WIDEST_COMPLEX = "complex128"
-    """The widest complex numbers that the target has."""
+    name: str
+
+
+NAME_ALONE = Mark("name alone")
+"""The keyword is only named, as in ``without out=``."""
+SOME = Mark("some")
+"""A list of the user's own choice: ``[…]``."""
+WIDEST = Mark("float64")
+"""The widest floats that the target has."""
+WIDEST_COMPLEX = Mark("complex128")
+"""The widest complex numbers that the target has."""
 
 
 class Written(NamedTuple):
@@ -194,10 +202,21 @@ class Spoken(NamedTuple):
     shell: str
 
 
-Piece = Union[
-    str, Code, Keywords, Again, Call, Each, DtypeOf, Lone, OfBatch, Described, InPython,
-    OtherOutput, Spoken,
-]  # fmt: skip
+Piece = (
+    str
+    | Code
+    | Keywords
+    | Again
+    | Call
+    | Each
+    | DtypeOf
+    | Lone
+    | OfBatch
+    | Described
+    | InPython
+    | OtherOutput
+    | Spoken
+)
 """A piece of a way. A string is text, which is the same whoever reads it."""
 Way = tuple[Piece, ...]
 """One of several ways of a hint."""
@@ -260,8 +279,8 @@ class Hint:
 
     @classmethod
     def of(cls, hint: str | Hint) -> Hint:
-        """A hint that may be given as text."""
-        return hint if isinstance(hint, Hint) else Hint(hint)
+        """A hint that may be given as text, which is code if Python can read it."""
+        return hint if isinstance(hint, Hint) else Hint(Code(hint))
 
     @classmethod
     def of_ways(cls, ways: Iterable[Way], caller: Caller = _NOBODY) -> Hint:
@@ -286,8 +305,8 @@ class Hint:
         return hash(self.ways)
 
     def __str__(self) -> str:
-        if all(type(piece) is str for way in self.ways for piece in way):
-            return "; or ".join("".join(way) for way in self.ways)  # type: ignore[arg-type]
+        if len(self.ways) == 1 and len(self.ways[0]) == 1 and isinstance(self.ways[0][0], Code):
+            return self.ways[0][0].text
         from .rendering import Renderer  # here, because only an error that is shown needs it
 
         return Renderer(self.caller).text(self.ways)
@@ -452,7 +471,7 @@ def code(text: str, numbered: bool = False) -> Code:
     return Code(text, numbered)
 
 
-def keyword(name: str, value: object = Mark.NAME_ALONE) -> Keywords:
+def keyword(name: str, value: object = NAME_ALONE) -> Keywords:
     """A keyword for the user's call; without a value it is only named, as in ``another to=``."""
     return Keywords(((name, value),))
 
@@ -465,6 +484,12 @@ def keywords(**pairs: object) -> Keywords:
 def without(name: str) -> Hint:
     """The user's call without a keyword."""
     return Hint("without ", keyword(name))
+
+
+def one_of(pieces: Sequence[Piece], word: str = "or") -> Hint:
+    """The hint to type one of several things; with another `word`, all of them."""
+    first, *others = pieces
+    return Hint(first, *(piece for other in others for piece in (f" {word} ", other)))
 
 
 def described(**pairs: object) -> Described:
@@ -484,11 +509,8 @@ def quoted(value: object) -> str:
         return f"[{', '.join(map(quoted, value))}]"
     if isinstance(value, dict):
         return mapping_in_code(value)
-    is_odd = isinstance(value, float) and (value != value or value in (_INFINITE, -_INFINITE))
+    is_odd = isinstance(value, float) and not isfinite(value)
     return f'float("{value}")' if is_odd else repr(value)
-
-
-_INFINITE = float("inf")
 
 
 def mapping_in_code(mapping: Mapping[str, object]) -> str:

@@ -1,7 +1,7 @@
 """Put hints at a leaf of a tree, at a member of a list, or at a leaf of each sample of a batch.
 
-Code is read as Python reads it: the name `x` in it becomes the code for another place. A hint that
-is given as text is code if Python can read it.
+Code is read as Python reads it: the name `x` in it becomes the code for another place. What Python
+cannot read stays as it is: whoever gives a hint as text may mean no code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def at(ways: tuple[Way, ...], place: str) -> tuple[Way, ...]:
     """The ways, if the tensor is at a place in `x`: only its code goes there; the call stays."""
     if place == "x":
         return ways
-    return tuple(_replaced(way, lambda piece: _piece_at(piece, place)) for way in map(_read, ways))
+    return tuple(_replaced(way, lambda piece: _piece_at(piece, place)) for way in ways)
 
 
 def code_at(code: str, place: str) -> str:
@@ -60,24 +60,15 @@ def for_leaf(
 
 def for_sample(ways: tuple[Way, ...], place: str) -> tuple[Way, ...]:
     """The ways with the code for a leaf of one sample: see `Hint.for_sample`."""
-    return tuple(
-        _replaced(way, lambda piece: _piece_in_sample(piece, place)) for way in map(_read, ways)
-    )
+    return tuple(_replaced(way, lambda piece: _piece_in_sample(piece, place)) for way in ways)
 
 
 def for_each_sample(ways: tuple[Way, ...]) -> tuple[Way, ...]:
     """The ways for one member of `x`: see `Hint.for_each_sample`."""
-    return tuple(_without_first(_read(way)) for way in ways)
+    return tuple(_without_first(way) for way in ways)
 
 
 # -- ways ------------------------------------------------------------------------------------------
-
-
-def _read(way: Way) -> Way:
-    """A way; the code, if it is text that Python can read."""
-    if len(way) == 1 and isinstance(way[0], str) and _names(way[0]):
-        return (Code(way[0]),)
-    return way
 
 
 def _replaced(way: Way, replaced: Callable[[Piece], Way]) -> Way:
@@ -180,7 +171,17 @@ def _names(code: str) -> list[ast.Name] | None:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "x"]
+    of_functions = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Lambda) and any(each.arg == "x" for each in node.args.args)
+        for inner in ast.walk(node)
+    }
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == "x" and id(node) not in of_functions
+    ]
 
 
 def _rows(code: str) -> Iterator[ast.Subscript]:

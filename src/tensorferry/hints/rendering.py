@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import (
+    NAME_ALONE,
+    SOME,
+    WIDEST,
+    WIDEST_COMPLEX,
     Again,
     Call,
     Code,
@@ -82,16 +86,16 @@ _WITH_FILES = frozenset({"load", "convert_files"})
 def value_in_code(value: object) -> str:
     """The value of a keyword, in Python.
 
-    >>> value_in_code({"a": "int8"}), value_in_code(Code("out.detach()")), value_in_code(Mark.SOME)
+    >>> value_in_code({"a": "int8"}), value_in_code(Code("out.detach()")), value_in_code(SOME)
     ('{"a": "int8"}', 'out.detach()', '[…]')
     """
     if isinstance(value, Code):
         return value.text
     if isinstance(value, Written):
         return value.code
-    if value is Mark.SOME:
+    if value == SOME:
         return "[…]"
-    if value is Mark.NAME_ALONE:
+    if value == NAME_ALONE:
         return ""
     return quoted(value)
 
@@ -244,9 +248,9 @@ class Renderer:
         return tuple((name, self._widest(value)) for name, value in pairs)
 
     def _widest(self, value: object) -> object:
-        if value not in (Mark.WIDEST, Mark.WIDEST_COMPLEX):
+        if not isinstance(value, Mark) or value not in (WIDEST, WIDEST_COMPLEX):
             return value
-        dtype: str = value.value
+        dtype = value.name
         return _NARROW[dtype] if self.caller.lacks(dtype) else dtype
 
     def _asked(self, pairs: Pairs, held: tuple[str, ...], *, names_short: bool = False) -> Pairs:

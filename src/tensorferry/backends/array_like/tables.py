@@ -45,12 +45,12 @@ class ArrowColumn:
         name: Its name.
         meaning: How its memory is read.
         chunks: Its memory.
-        code: Code for hints: it, as pyarrow's.
+        code: Code for hints: it, as pyarrow's. If it names a column of the table `x`, it stays.
     """
 
     __slots__ = ("chunks", "code", "kind", "name", "type")
 
-    def __init__(self, kind: str, name: str, meaning: Type, chunks: Any, code: str) -> None:
+    def __init__(self, kind: str, name: str, meaning: Type, chunks: Any, code: hints.Code) -> None:
         self.kind, self.name, self.type, self.chunks, self.code = kind, name, meaning, chunks, code
 
     def found(self, asked: str | None) -> Found:
@@ -91,10 +91,10 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     kind, chunks = interface.read(x)
     if kind.format != "+s" or kind.extension:
         if hasattr(x, "__arrow_c_array__"):
-            code = "pa.array({x})"
+            alone = hints.code("pa.array(x)")
         else:
-            code = "pa.chunked_array({x})"
-        return ArrowColumn(type(x).__name__, kind.name, kind, chunks, code)
+            alone = hints.code("pa.chunked_array(x)")
+        return ArrowColumn(type(x).__name__, kind.name, kind, chunks, alone)
     found: dict[object, ArrowColumn] = {}
     # A table has no nulls of its own.
     has_nulls = hasattr(x, "__arrow_c_array__") and any(each.null_count for each in chunks)
@@ -109,7 +109,8 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
             code = f"pa.array(x).drop_null().field({child.name!r})"
         else:
             code = f"pa.table(x)[{child.name!r}]"
-        found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, code)
+        of_table = hints.Code(code, stays=True)
+        found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, of_table)
     return found
 
 

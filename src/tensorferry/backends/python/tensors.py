@@ -198,7 +198,7 @@ class PythonBackend(Backend):
         if name is None:
             raise UnsupportedTypeError(
                 f"A buffer of format {array.dtype.str!r} has no numbers to convert.",
-                "memoryview(x).tobytes(), which are uint8",
+                Hint(hints.code("memoryview(x).tobytes()"), ", which are uint8"),
             )
         writable = array.flags.writeable
         mutable = writable or bool(memory.writable_somewhere(array))
@@ -291,7 +291,7 @@ def _over_buffer(x: Any) -> Array:
     except ValueError as error:
         raise UnsupportedTypeError(
             f"This {type(x).__name__} has no memory any more: {error}.",
-            "convert it before x.release()",
+            Hint("convert it before ", hints.code("x.release()")),
         ) from error
     try:
         # For the buffer protocol characters are bytes, but for NumPy they are text.
@@ -301,7 +301,7 @@ def _over_buffer(x: Any) -> Array:
     except (ValueError, TypeError, RuntimeError) as error:
         raise UnsupportedTypeError(
             f"A buffer of format {view.format!r} has no numbers to convert.",
-            "memoryview(x).tobytes(), which are uint8",
+            Hint(hints.code("memoryview(x).tobytes()"), ", which are uint8"),
         ) from error
 
 

@@ -165,7 +165,7 @@ class TorchBackend(Backend):
                     f"This {kind.__name__} has no shape yet: "
                     "its module gives it one when it is called."
                 ),
-                "module(inputs) first, or x.materialize(shape)",
+                Hint("module(inputs) first, or ", hints.code("x.materialize(shape)")),
             )
         if issubclass(kind, self.torch.nn.Module):
             return (

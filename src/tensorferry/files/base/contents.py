@@ -351,8 +351,7 @@ def with_columns(
     if keywords.given:
         words = " and ".join(f"{name}=" for name in keywords.given)
         why = f"{words} is for columns of tables, as Parquet has them"
-        first, *others = map(hints.keyword, keywords.given)
-        hint = Hint("without ", first, *(piece for each in others for piece in (" and ", each)))
+        hint = Hint("without ", hints.one_of([*map(hints.keyword, keywords.given)], "and"))
         raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", hint)
     return contents
 

@@ -443,7 +443,8 @@ class OtherDtypes(NamedTuple):
         del saved
         casts = ", ".join(f"{quoted(own)}: {quoted(other)}" for own, other in self.casts.items())
         if self._for_all:
-            return Hint(f'save(convert_tree(x, "numpy", dtype={{{casts}}}), path){self.remark}')
+            code = f'save(convert_tree(x, "numpy", dtype={{{casts}}}), path)'
+            return Hint(hints.Code(code, stays=True), self.remark)
         return None
 
     @property

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ... import hints
-from ...core.dtype_names import one_of
 from ...core.dtypes import DEFAULT, FIT, exact, find, fit
 from ...core.leaf_dtypes import (
     DtypeRule,
@@ -192,7 +191,7 @@ class Recast(Stored):
     def _lossy(self, position: int, modes: Sequence[str] = ()) -> LossyCastError:
         """The error for a lost value; `modes` are values of `overflow` that would avoid it."""
         if modes:
-            hint = one_of([hints.keyword("overflow", mode) for mode in modes])
+            hint = hints.one_of([hints.keyword("overflow", mode) for mode in modes])
         else:
             hint = Hint()
         if self.spared is not None:
@@ -610,7 +609,7 @@ def _with_name(old: str, substitutions: Sequence[str]) -> Hint:
     """The hint with one more substitution, by which a tensor without a name keeps the old one."""
     mark = next((mark for mark in "/|#!" if mark not in old), None)
     if mark is None:
-        return Hint(hints.keyword("rename", hints.Mark.SOME), " that leaves it a name")
+        return Hint(hints.keyword("rename", hints.SOME), " that leaves it a name")
     own = old.replace("\\", r"\\")
     renamed = renamed_by([*substitutions, f"s{mark}^${mark}{own}{mark}"])
     return renamed + ", or another name in the last one"
