@@ -429,9 +429,9 @@ def all_hints():
     for backend in registry.backends().values():
         for _, hint in backend.capabilities.objects.abstract.values():
             if hint is not None:
-                yield backend.name, Hint.of(hint)
+                yield backend.name, hint if isinstance(hint, Hint) else Hint(hint)
     for _, hint in REFUSED_BY_TENSORFLOW.values():
-        yield "tensorflow", Hint.of(hint)
+        yield "tensorflow", hint if isinstance(hint, Hint) else Hint(hint)
 
 
 MODULES_OF_OTHERS = {

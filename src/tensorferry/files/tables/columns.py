@@ -225,7 +225,11 @@ def validate_column(column: TableColumn) -> None:
         ConversionError: The column is damaged.
     """
     for chunks in _parts(column):
-        found = _found(ArrowColumn(_KIND, column.name, column.kind, chunks, column.code))
+        found = _found(
+            ArrowColumn(
+                _KIND, column.name, column.kind, chunks, hints.Code(column.code, stays=True)
+            )
+        )
         elements = found.elements if isinstance(found, Ragged) else found
         if isinstance(elements, Column):
             with suppress(LossyCastError):  # a number that int64 does not hold
@@ -309,7 +313,9 @@ class _Reader:
     def leaf(self, chunks: Sequence[Chunk], **keywords: Any) -> Any:
         """The column in some memory, as `convert_tree` would have it before it is converted."""
         column = self.column
-        x = ArrowColumn(_KIND, column.name, column.kind, chunks, column.code)
+        x = ArrowColumn(
+            _KIND, column.name, column.kind, chunks, hints.Code(column.code, stays=True)
+        )
         return apply_to_leaf(x, False, self.rule, column.name, None, keywords)
 
     def found(self, chunks: Sequence[Chunk], **keywords: Any) -> Found:
