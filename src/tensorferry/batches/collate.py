@@ -344,9 +344,13 @@ class Collation:
                 if type(column) is RowsRead or any(map(takes, column))
             ]
             refuse_unknown_name(
-                "dtype", targets.rule.names, tensors, self._leaf_named, targets.rule.without_names
+                "dtype",
+                targets.rule.names,
+                tensors,
+                self._why_no_tensor,
+                targets.rule.without_names,
             )
-            refuse_unknown_name("pad", padding.by_name, tensors, self._leaf_named)
+            refuse_unknown_name("pad", padding.by_name, tensors, self._why_no_tensor)
         results: list[Any] = []
         for index, column in enumerate(self._columns):
             if index in errors:
@@ -357,6 +361,14 @@ class Collation:
                 errors[index] = _in_samples(error, self._structure.path(index))
         raise_all(errors, self._structure.path, self._targets.rule, self._structure.name, "sample")
         return results
+
+    def _why_no_tensor(self, name: str) -> tuple[str, str] | None:
+        """Why the column with a dotted name is no tensor: see `refuse_unknown_name`."""
+        from ..trees.tables import (
+            why_no_tensor,
+        )  # here, because only an error needs what is for tables
+
+        return why_no_tensor(self._leaf_named(name))
 
     def _leaf_named(self, name: str) -> Any:
         """The first sample's leaf with a dotted name; ``None`` if there is none."""

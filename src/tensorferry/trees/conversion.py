@@ -250,7 +250,7 @@ class TreeConversion:
                 "dtype",
                 self._targets.rule.names,
                 names,
-                self._leaf_named,
+                self._why_no_tensor,
                 self._targets.rule.without_names,
             )
         for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
@@ -260,6 +260,12 @@ class TreeConversion:
                 hints.without("out") + ", which makes new tensors",
             )
         return prepared
+
+    def _why_no_tensor(self, name: str) -> tuple[str, str] | None:
+        """Why the column with a dotted name is no tensor: see `refuse_unknown_name`."""
+        from .tables import why_no_tensor  # here, because only an error needs what is for tables
+
+        return why_no_tensor(self._leaf_named(name))
 
     def _leaf_named(self, name: str) -> Any:
         """The leaf with a dotted name; ``None`` if there is none."""

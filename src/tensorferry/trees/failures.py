@@ -28,7 +28,7 @@ def refuse_unknown_name(
     keyword: str,
     keys: Iterable[tuple[str, object]],
     names: Iterable[str],
-    others: Callable[[str], object] = lambda _: None,
+    why_no_tensor: Callable[[str], tuple[str, str] | None] = lambda _: None,
     rest: Iterable[tuple[str, object]] = (),
 ) -> None:
     """Raise if a mapping has a name that no leaf has.
@@ -37,7 +37,8 @@ def refuse_unknown_name(
         keyword: As for `unknown_name`.
         keys: As for `unknown_name`.
         names: As for `unknown_name`.
-        others: Gives the leaf with a name, if there is one that is no tensor; otherwise ``None``.
+        why_no_tensor: Gives why the column with a name is no tensor, and the dtype to name, if there
+            is one; ``None`` if there is no such column.
         rest: The mapping's keys that are no names, with their values.
 
     Raises:
@@ -47,13 +48,11 @@ def refuse_unknown_name(
     unknown = unknown_name(keyword, keys, names, rest)
     if unknown is None:
         return
-    from .tables import why_no_tensor  # here, because only an error needs what is for tables
-
     for name, _ in keys:
         if name in names:
             found = None
         else:
-            found = why_no_tensor(others(name))
+            found = why_no_tensor(name)
         if found is not None:
             why, asked = found
             if asked:
