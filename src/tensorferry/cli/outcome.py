@@ -109,6 +109,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 def as_options(hint: Hint, command: str) -> str:
     """A hint in the words of the command line, for use after ``tensorferry COMMAND``.
 
+    >>> from tensorferry import hints
     >>> as_options(
     ...     Hint(hints.keyword("rename", ["s/a/b/"]), ", or ", hints.keyword("to")), "convert"
     ... )
