@@ -466,6 +466,9 @@ VALUES = {
     "row",
 }
 VALUES |= {
+    "like",
+    "sharding",
+    "source",
     "function",
     "generator",
     "jvp",
