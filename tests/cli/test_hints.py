@@ -15,7 +15,7 @@ import pytest
 import typer
 from safetensors.numpy import save_file
 from tests.cli.plans import everything
-from tests.hints.sources import hints_of, texts_of
+from tests.hints.sources import PUT_IN, hints_of, texts_of
 
 import tensorferry
 from tensorferry.cli.app import app
@@ -123,7 +123,7 @@ def test_every_hint_on_files_is_spelled_as_options(command):
     for hint in found:
         text = as_options(hint, command)
         typed = "convert" if "tensorferry convert" in text else command
-        assert _keywords(text) <= PYTHON_ONLY, (hint, text)
+        assert _keywords(text) <= {*PYTHON_ONLY, PUT_IN}, (hint, text)
         assert _typed(text) <= _options(typed), (hint, text)
 
 
