@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from .hints import Caller
+
 __all__ = [
     "ConversionError",
     "CopyRequiredError",
@@ -175,21 +177,30 @@ class ConversionError(Exception):
     inside = ""
     """The path inside the leaf of a tree, if the error is about a part of the leaf."""
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | Hint | None = None) -> None:
         self.message = message
-        self.hint = hint
         super().__init__(message, hint)
+        self.advise(hint)
 
-    def complete_hint(self, function: str, target: str) -> None:
+    def advise(self, hint: str | Hint | None) -> None:
+        """Give the error another hint."""
+        self.advice = None if hint is None else Hint.of(hint)
+        """The hint as data, which can still be put at another place, and told of the call."""
+        self.args = (self.message, hint)
+
+    @property
+    def hint(self) -> str | None:
+        """The code to type instead; ``None`` if there is none."""
+        return None if self.advice is None else str(self.advice) or None
+
+    def complete_hint(self, caller: Caller) -> None:
         """Put the function that was called, and its target, into the hint."""
-        if isinstance(self.hint, Hint):
-            self.hint = self.hint.for_call(function, target)
-            self.args = (self.message, self.hint)
+        if self.advice is not None:
+            self.advise(self.advice.for_call(caller))
 
     def __str__(self) -> str:
-        if self.hint is None:
-            return self.message
-        return f"{self.message}\n\nHint: {self.hint}"
+        hint = self.hint
+        return self.message if hint is None else f"{self.message}\n\nHint: {hint}"
 
 
 class CopyRequiredError(ConversionError, ValueError, BufferError):
@@ -262,7 +273,7 @@ class FrameworkNotInstalledError(ConversionError, ImportError):
     .. versionadded:: 0.1
     """
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | Hint | None = None) -> None:
         ConversionError.__init__(self, message, hint)
 
 
@@ -303,7 +314,7 @@ class OutputExistsError(ConversionError, FileExistsError):
     .. versionadded:: 0.1
     """
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | Hint | None = None) -> None:
         ConversionError.__init__(self, message, hint)
 
 
@@ -362,17 +373,28 @@ class TreeError(ConversionError, _ExceptionGroup):
         Exception.__init__(self, message, exceptions or [ConversionError(message)])
 
     @property
-    def hint(self) -> str | None:  # type: ignore[override]
+    def hint(self) -> str | None:
         """The hints of all errors, each once; ``None`` if there is none."""
         return "; or ".join(self._hints()) or None
 
-    def _hints(self) -> list[str]:
-        return [*dict.fromkeys(error.hint for error in self.exceptions if error.hint is not None)]
+    def _hints(self) -> dict[str, Hint]:
+        """The hint of each error by its text, each once."""
+        return {
+            str(error.advice): error.advice for error in self.exceptions if error.advice is not None
+        }
 
-    def complete_hint(self, function: str, target: str) -> None:
+    @property
+    def advice(self) -> Hint | None:  # type: ignore[override]
+        """The hints of all errors as one."""
+        hints = [*self._hints().values()]
+        if not hints:
+            return None
+        return Hint.of_ways((way for hint in hints for way in hint.ways), hints[0].caller)
+
+    def complete_hint(self, caller: Caller) -> None:
         """Put the function that was called, and its target, into the hints of all errors."""
         for error in self.exceptions:
-            error.complete_hint(function, target)
+            error.complete_hint(caller)
 
     def derive(self, exceptions: Sequence[ConversionError]) -> TreeError:
         """A group of some of the errors, as ``except*`` makes it."""

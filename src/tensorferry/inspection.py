@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import hints
 from .backends import registry
 from .core.info import TensorInfo
 from .core.kinds import PLAIN
@@ -60,7 +61,7 @@ def describe(x: object, /) -> TensorInfo:
     try:
         return registry.backend_of(x).preview(x)[1]
     except ConversionError as error:
-        error.complete_hint("describe", EXCHANGE)
+        error.complete_hint(registry.caller("describe", EXCHANGE))
         raise
 
 
@@ -135,7 +136,7 @@ def explain(
             if isinstance(x, Rows):
                 raise UnsupportedTypeError(
                     'ragged="rows" gives a list of tensors, and this is the plan of one.',
-                    Hint('{rows:x|ragged="rows"}, which has the plan of each'),
+                    Hint(hints.rows(ragged="rows"), ", which has the plan of each"),
                 )
         request = make_request(
             target, copy, dtype, casting, device, grad, tuple(options.items()), theirs
@@ -152,7 +153,7 @@ def explain(
 
         return plan_from(plan, taken)
     except ConversionError as error:
-        error.complete_hint("explain", name)
+        error.complete_hint(registry.caller("explain", name))
         raise
     except TypeError:
         refuse_unknown(explain, options)
@@ -184,7 +185,7 @@ def shares_memory(a: object, b: object, /) -> bool:
         try:
             found.append(_memory_of(x))
         except ConversionError as error:
-            error.complete_hint("shares_memory", EXCHANGE)
+            error.complete_hint(registry.caller("shares_memory", EXCHANGE))
             raise
     first, second = found
     if a is b:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import dataclasses
 import inspect
 import pickle
@@ -14,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.hints.sources import hints_of, texts_of
 from tests.support import SOURCE
 
 import tensorferry as ferry
-from tensorferry import errors
+from tensorferry import errors, hints
 from tensorferry.backends import registry
 from tensorferry.backends.tensorflow.declared import REFUSED as REFUSED_BY_TENSORFLOW
-from tensorferry.hints import Hint
+from tensorferry.hints import Call, Caller, Code, Hint, Lone
 
 torch = pytest.importorskip("torch")
 tf = pytest.importorskip("tensorflow")
@@ -379,12 +381,13 @@ def test_no_hint_pads_what_cannot_be_padded(x):
 
 def test_a_hint_survives_a_process():
     """With the call that it names, and that it may yet be told."""
-    error = ferry.UnsupportedTypeError("no", Hint("{one:list(x)}"))
-    error.complete_hint("explain", "torch")
+    error = ferry.UnsupportedTypeError("no", Hint(hints.one("list(x)")))
+    error.complete_hint(Caller("explain", "torch"))
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     assert (str(again), again.hint) == (str(error), 'explain(list(x), "torch")')
-    again.complete_hint("to_jax", "jax")
+    again.complete_hint(Caller("to_jax", "jax"))
     assert again.hint == "to_jax(list(x))"
+    assert copy.copy(again).hint == copy.deepcopy(again).hint == again.hint
 
 
 def test_several_errors_name_the_function_that_was_called():
@@ -395,51 +398,40 @@ def test_several_errors_name_the_function_that_was_called():
         assert re.match(r"x\[[01]\]\.state_dict\(\) in its place", error.hint)
 
 
-def parts_of(node):
-    """The texts of an expression; what is put into one stands for a name."""
-    if isinstance(node, ast.JoinedStr):
-        yield "".join(part.value if isinstance(part, ast.Constant) else "x" for part in node.values)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Hint":
-        for template in parts_of(node.args[0]):
-            for function, target in (
-                ("to_numpy", "numpy"),
-                ("convert", "torch"),
-                ("explain_tree", "jax"),
-            ):
-                yield str(Hint(template, function, target))
-    elif not isinstance(node, ast.Call):
-        for child in ast.iter_child_nodes(node):
-            yield from parts_of(child)
-
-
-def hints_in(path):
-    """The hints of a module: of errors that it makes, and of what its `refusal` says."""
+def texts_in(path):
+    """The texts that a module gives as hints: of errors that it makes, and of what its `refusal` says."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
             if name in errors.__all__ and len(node.args) > 1 and name != "TreeError":
-                yield from parts_of(node.args[1])
-            elif name == "Hint":
-                yield from parts_of(node)
+                yield from texts_of(node.args[1])
         elif isinstance(node, ast.FunctionDef) and node.name == "refusal":
             for each in ast.walk(node):
                 if isinstance(each, ast.Return) and isinstance(each.value, ast.Tuple):
-                    yield from parts_of(each.value.elts[1])
+                    yield from texts_of(each.value.elts[1])
+
+
+CALLERS = [
+    Caller("to_numpy", "numpy"),
+    Caller("convert", "torch"),
+    Caller("explain_tree", "jax", frozenset({"float32", "int32"}), "jax.devices() first"),
+]
+SOURCES = sorted(
+    path for path in (SOURCE / "tensorferry").rglob("*.py") if path.parent.name != "hints"
+)
 
 
 def all_hints():
     """Each with the name of the module, or of the backend, that it is from."""
-    for path in sorted((SOURCE / "tensorferry").rglob("*.py")):
-        for hint in dict.fromkeys(hints_in(path)):
+    for path in SOURCES:
+        for hint in (*map(Hint, texts_in(path)), *hints_of(path)):
             yield path.stem, hint
     for backend in registry.backends().values():
         for _, hint in backend.capabilities.objects.abstract.values():
             if hint is not None:
-                yield backend.name, hint
+                yield backend.name, hint if isinstance(hint, Hint) else Hint(hint)
     for _, hint in REFUSED_BY_TENSORFLOW.values():
-        yield "tensorflow", hint
+        yield "tensorflow", hint if isinstance(hint, Hint) else Hint(hint)
 
 
 MODULES_OF_OTHERS = {
@@ -474,6 +466,9 @@ VALUES = {
     "row",
 }
 VALUES |= {
+    "like",
+    "sharding",
+    "source",
     "function",
     "generator",
     "jvp",
@@ -498,10 +493,35 @@ VALUES |= {
 
 def test_code_in_hints_can_be_typed():
     """It compiles, and what it calls is there: public functions, by their own names, with keywords that they have."""
-    hints = list(all_hints())
-    assert len(hints) > 150
-    for where, hint in hints:
-        can_be_typed(where, hint)
+    found = list(all_hints())
+    assert len(found) > 350
+    for where, text in dict.fromkeys(
+        (where, str(hint.for_call(caller))) for where, hint in found for caller in CALLERS
+    ):
+        can_be_typed(where, text)
+
+
+def code_in(hint):
+    """The code about `x` in a hint."""
+    for way in hint.ways:
+        for piece in way:
+            if isinstance(piece, Code | Lone):
+                yield piece.text
+            elif isinstance(piece, Call):
+                yield piece.code
+
+
+def test_code_about_a_tensor_is_marked_as_code():
+    """Python reads all of it, so that it can be put at the place of a leaf; no other text names `x`."""
+    found = [hint for _, hint in all_hints()]
+    assert sum(code == "x" for hint in found for code in code_in(hint)) > 20
+    for hint in found:
+        for code in code_in(hint):
+            ast.parse(code)
+        for way in hint.ways:
+            texts = [piece for piece in way if isinstance(piece, str)]
+            names_x = any(re.search(r"(?<![\w.\"'`])x(?![\w\"'=])", text) for text in texts)
+            assert not names_x or (len(way) == 1 and ast.parse(texts[0])), way
 
 
 def can_be_typed(where, hint):

@@ -53,13 +53,13 @@ def everything():
                 try:
                     refuse_place(info, backend_named(source))
                 except ferry.ConversionError as error:
-                    described[error.hint] = error
+                    described[error.advice] = error
                     continue
                 for keywords in (*_ASKED, *options):
                     try:
                         plan = ferry.explain(info, target, **keywords)
                     except ferry.ConversionError as error:
-                        asked[error.hint] = error
+                        asked[error.advice] = error
                     else:
                         codes.update(
                             dict.fromkeys([plan.code, *(step.code for step in plan.steps)])

@@ -15,12 +15,28 @@ import pytest
 import typer
 from safetensors.numpy import save_file
 from tests.cli.plans import everything
+from tests.hints.sources import PUT_IN, hints_of, texts_of
 
 import tensorferry
 from tensorferry.cli.app import app
 from tensorferry.cli.explain import folded
 from tensorferry.cli.outcome import OPTIONS, as_options
 from tensorferry.files.base import limits as file_hints
+from tensorferry.files.base.format import INSTEAD
+from tensorferry.hints import (
+    SOME,
+    Caller,
+    Code,
+    Hint,
+    InPython,
+    OtherOutput,
+    Spoken,
+    again,
+    described,
+    keyword,
+    keywords,
+    without,
+)
 
 PACKAGE = Path(tensorferry.__file__).parent
 COMMANDS = typer.main.get_command(app).commands
@@ -51,53 +67,9 @@ def _typed(text):
     return set(re.findall(r"--[a-z-]+", re.sub(r"pip install [^,]*", "", text)))
 
 
-class _Hints(ast.NodeVisitor):
-    """The hints in a module: what stands behind the message of an error, with a word in the place of each value."""
-
-    def __init__(self, tree):
-        self.found = set()
-        self.constants = {
-            target.id: node.value
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
-        self.visit(tree)
-
-    def visit_Call(self, node):
-        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        keywords = [word.value for word in node.keywords if word.arg == "hint"]
-        if name.endswith("Error") and (node.args[1:2] or keywords):
-            self.found.update(self._texts((node.args[1:2] or keywords)[0]))
-        self.generic_visit(node)
-
-    def _texts(self, node):
-        if isinstance(node, ast.Constant):
-            return [node.value] if isinstance(node.value, str) else []
-        if isinstance(node, ast.JoinedStr):
-            return [
-                "".join(
-                    part.value if isinstance(part, ast.Constant) else "VALUE"
-                    for part in node.values
-                )
-            ]
-        if isinstance(node, ast.IfExp):
-            return [*self._texts(node.body), *self._texts(node.orelse)]
-        if isinstance(node, ast.BinOp):
-            return [
-                one + other
-                for one in self._texts(node.left)
-                for other in self._texts(node.right) or ["VALUE"]
-            ]
-        if isinstance(node, ast.Name) and node.id in self.constants:
-            return self._texts(self.constants[node.id])
-        return []
-
-
 _AT = {"a": ("a",)}
 WAYS = (
-    file_hints.Words('to="safetensors", or another format'),
+    file_hints.Words(INSTEAD, INSTEAD),
     file_hints.Leaving(),
     file_hints.Without(_AT),
     file_hints.Renamed(_AT, frozenset("a"), str.upper),
@@ -112,10 +84,19 @@ WAYS = (
 
 
 def _hints_on_files():
-    modules = (PACKAGE / "files").rglob("*.py")
-    plain = {hint for path in modules for hint in _Hints(ast.parse(path.read_text())).found}
+    """Those that the modules make, and the text that they give as one."""
+    modules = sorted((PACKAGE / "files").rglob("*.py"))
     given = file_hints.Given(("b",), ("s/a/b/",), metadata={"a": "1"}, nests=True)
-    return sorted({*plain, *(file_hints.FileHint(way).for_files(given) for way in WAYS)})
+    made = [hint for path in modules for hint in hints_of(path)]
+    text = [Hint(each) for path in modules for each in _texts_in(path)]
+    return [*made, *text, *(file_hints.FileHint(way).for_files(given) for way in WAYS)]
+
+
+def _texts_in(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if name.endswith("Error") and node.args[1:]:
+            yield from texts_of(node.args[1])
 
 
 def test_each_kind_of_way_is_among_those_that_are_spelled():
@@ -124,7 +105,7 @@ def test_each_kind_of_way_is_among_those_that_are_spelled():
         for each in vars(file_hints).values()
         if isinstance(each, type) and hasattr(each, "for_save")
     }
-    assert {type(way) for way in WAYS} == kinds - {file_hints.FileHint, file_hints.Way}
+    assert {type(way) for way in WAYS} == kinds - {file_hints.FileHint, file_hints.FileWay}
 
 
 def test_each_option_of_the_table_is_one_of_its_command():
@@ -136,13 +117,13 @@ def test_each_option_of_the_table_is_one_of_its_command():
 @pytest.mark.parametrize("command", ["inspect", "check", "diff", "convert", "roundtrip"])
 def test_every_hint_on_files_is_spelled_as_options(command):
     """No keyword of Python is left, and each option is one of the command that is to be typed."""
-    hints = _hints_on_files()
-    assert len(hints) > 40
-    assert sum(bool(_keywords(hint)) for hint in hints) > 18
-    for hint in hints:
+    found = [hint.for_call(Caller("convert_files")) for hint in _hints_on_files()]
+    assert len(found) > 40
+    assert sum(bool(_keywords(str(hint))) for hint in found) > 18
+    for hint in found:
         text = as_options(hint, command)
         typed = "convert" if "tensorferry convert" in text else command
-        assert _keywords(text) <= PYTHON_ONLY, (hint, text)
+        assert _keywords(text) <= {*PYTHON_ONLY, PUT_IN}, (hint, text)
         assert _typed(text) <= _options(typed), (hint, text)
 
 
@@ -164,25 +145,159 @@ def test_every_hint_of_explain_is_spelled_as_options():
 @pytest.mark.parametrize(
     ("hint", "command", "text"),
     [
-        ('dtype="float32", or exclude=["a b"]', "convert", "--dtype float32, or --exclude 'a b'"),
-        ('dtype={"int64": "int32", "float": "bf16"}', "convert", "--dtype int64=int32 --dtype float=bf16"),
-        ("exclude=[…], or dtype= with another", "convert", "--exclude …, or --dtype with another"),
-        ("without shard=", "convert", "without --shard"),
-        ('ragged="rows", or pad=0, or nulls="nan"', "convert", "--ragged rows, or --pad 0, or --nulls nan"),
-        ('allow=["a.B"]', "inspect", "--allow a.B"),
-        ("tensors_only=True", "inspect", "first tensorferry convert IN OUT with --tensors-only"),
-        ("copy=True", "explain", "--copy"),
-        ("copy=False", "explain", "--no-copy"),
-        ("without pinned=", "explain", "without --option pinned"),
-        ('dtype="fit", or device="cpu"', "explain", "--to-dtype fit, or --to-device cpu"),
-        ('device="cpu"', "explain --from", "--device cpu"),
-        ("f(path, dtype=(1, 2), allow=3), dtype=x.y", "convert", "f(path, dtype=(1, 2), allow=3), --dtype x.y"),
-        ('dtype="fit"', "doctor", 'dtype="fit"'),
-        ("if dtype == 3", "convert", "if dtype == 3"),
-        ("overwrite=True, which replaces it", "convert", "--overwrite, which replaces it"),
-        ("convert_files(source, '/a b/c.npz')", "convert", "tensorferry convert IN '/a b/c.npz'"),
+        (
+            Hint(keyword("dtype", "float32"), ", or ", keyword("exclude", ["a b"])),
+            "convert",
+            "--dtype float32, or --exclude 'a b'",
+        ),
+        (
+            Hint(keyword("dtype", {"int64": "int32", "float": "bf16"})),
+            "convert",
+            "--dtype int64=int32 --dtype float=bf16",
+        ),
+        (
+            Hint(keyword("exclude", SOME), ", or ", keyword("dtype"), " with another"),
+            "convert",
+            "--exclude …, or --dtype with another",
+        ),
+        (
+            without("shard"),
+            "convert",
+            "without --shard",
+        ),
+        (
+            Hint(
+                keyword("ragged", "rows"),
+                ", or ",
+                keyword("pad", 0),
+                ", or ",
+                keyword("nulls", "nan"),
+            ),
+            "convert",
+            "--ragged rows, or --pad 0, or --nulls nan",
+        ),
+        (
+            Hint(keyword("pad", False)),
+            "convert",
+            "--pad False",
+        ),
+        (
+            Hint(keywords(dtype="int8", pad=0)),
+            "convert",
+            "--dtype int8 --pad 0",
+        ),
+        (
+            Hint(keyword("dtype", "int8"), " and ", keyword("pad", 0)),
+            "convert",
+            "--dtype int8 --pad 0",
+        ),
+        (
+            Hint(keywords(metadata=None, tensors_only=True)),
+            "convert",
+            "leaving --metadata out, --tensors-only",
+        ),
+        (
+            Hint(keyword("allow", ["a.B"])),
+            "inspect",
+            "--allow a.B",
+        ),
+        (
+            Hint(keyword("tensors_only", True)),
+            "inspect",
+            "first tensorferry convert IN OUT with --tensors-only",
+        ),
+        (
+            Hint(keyword("copy", True)),
+            "explain",
+            "--copy",
+        ),
+        (
+            Hint(keyword("copy", False)),
+            "explain",
+            "--no-copy",
+        ),
+        (
+            Hint(keyword("copy", None), " shares"),
+            "explain",
+            "leaving --no-copy out shares",
+        ),
+        (
+            without("pinned"),
+            "explain",
+            "without --option pinned",
+        ),
+        (
+            Hint(keyword("dtype", "fit"), ", or ", keyword("device", "cpu")),
+            "explain",
+            "--to-dtype fit, or --to-device cpu",
+        ),
+        (
+            Hint(described(device="cpu"), ", or ", described(swapped=False)),
+            "explain --from",
+            "--device cpu, or leaving --swapped out",
+        ),
+        (
+            Hint(described(device="cpu")),
+            "explain",
+            'x._replace(device="cpu")',
+        ),
+        (
+            Hint("f(path, dtype=(1, 2), allow=3), ", keyword("dtype", Code("x.y"))),
+            "convert",
+            "f(path, dtype=(1, 2), allow=3), --dtype x.y",
+        ),
+        (
+            Hint(keyword("dtype", "fit")),
+            "doctor",
+            'dtype="fit"',
+        ),
+        (
+            Hint("if dtype == 3"),
+            "convert",
+            "if dtype == 3",
+        ),
+        (
+            Hint(keyword("overwrite", True), ", which replaces it"),
+            "convert",
+            "--overwrite, which replaces it",
+        ),
+        (
+            Hint(OtherOutput("/a b/c.npz")),
+            "convert",
+            "tensorferry convert IN '/a b/c.npz'",
+        ),
+        (
+            Hint(InPython("import a; a.b('c')")),
+            "convert",
+            """python3 -c 'import a; a.b('"'"'c'"'"')'""",
+        ),
+        (
+            Hint(Spoken("load('a')", "tensorferry inspect a")),
+            "inspect",
+            "tensorferry inspect a",
+        ),
+        (
+            Hint("convert(x)") | Hint(keyword("nulls", 0)),
+            "convert",
+            "--nulls 0",
+        ),
+        (
+            Hint("convert(x)") | Hint("load(x)"),
+            "convert",
+            "convert(x); or load(x)",
+        ),
+        (
+            Hint(again(nulls=0)).for_call(Caller("convert_files")),
+            "convert",
+            "--nulls 0",
+        ),
+        (
+            Hint(again(nulls=0)),
+            "convert",
+            "to_numpy(x, nulls=0)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_how_a_hint_is_spelled(hint, command, text):
     assert as_options(hint, command) == text
 

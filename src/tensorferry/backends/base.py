@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..core.placement import Placement
     from ..core.request import Request
     from ..devices.streams import Stream
+    from ..hints import Hint
     from ..typing import Array
     from .nodes import Node
 
@@ -205,7 +206,7 @@ class Backend(ABC):
         """
         return self.is_target and self.claims(kind) and not any(map(self.claims, kind.__mro__[1:]))
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         """Why a type of its modules is no tensor of its own, and a hint; ``None`` without these."""
         return None
 
@@ -234,7 +235,7 @@ class Backend(ABC):
         """
         return self, self.describe(x), x
 
-    def unlike(self, x: Any) -> tuple[str, str] | None:
+    def unlike(self, x: Any) -> tuple[str, str | Hint] | None:
         """Why no result is such an object as that in ``like=``, and what to type; ``None`` if one is."""
         return None
 
@@ -314,7 +315,7 @@ class Backend(ABC):
         """The placement in ``device=``, if it is the framework's object for that; else ``None``."""
         return None
 
-    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str] | None:
+    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str | Hint] | None:
         """Why a tensor of this shape cannot have the placement, and a hint; ``None`` if it can."""
         return None
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..columns import interface
-from ..columns.column import DECODED, FIELDS, LIST, WITHOUT_NULLS, Column, Refused
+from ..columns.column import DECODED, FIELDS, LIST, WITHOUT_NULLS, Column, ColumnCode, Refused
 from ..columns.frames import refuse
 from ..columns.layouts import asked_of, column_of
 from ..core.kinds import PLAIN, Kind, Reason
@@ -20,6 +21,7 @@ from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.places import places_by
 from ..core.signature import COMPACT, layout_of
+from ..hints import Hint
 from ..host import memory
 from . import registry
 from .base import Backend
@@ -127,25 +129,25 @@ class ColumnBackend(Backend):
     def without_nulls(self, name: object) -> str:
         """The code for a table without the rows in which a column has nulls."""
 
-    code: Mapping[str, str] = {}
+    code: Mapping[ColumnCode, ColumnCode] = {}
     """This library's code for hints, by pyarrow's."""
 
     def table(self, x: Any) -> Table:
         """The `Table` for a table: its columns, and code for hints."""
 
-        def put(name: object, hint: str) -> str:
+        def put(name: object, hint: ColumnCode) -> Hint:
             if hint == self.code.get(WITHOUT_NULLS, WITHOUT_NULLS):
-                return self.without_nulls(name)
-            code, comma, remark = hint.format(x=f"x[{name!r}]").partition(", which")
+                return Hint(hints.code(self.without_nulls(name)), hint.remark)
+            code = hint.of(f"x[{name!r}]")
             if hint == self.code.get(DECODED, DECODED):
-                return f"{code}{comma}{remark}"
+                return Hint(hints.code(code), hint.remark)
             gives_no_column = hint in [self.code.get(each, each) for each in (LIST, FIELDS)]
             if gives_no_column or not code.endswith(")"):
                 # Without its only column, a table has no dtype.
                 if len(columns) > 1:
-                    return self.dropped([name])
-                return code
-            return f"{self.replaced(x, name, code)}{comma}{remark}"
+                    code = self.dropped([name])
+                return Hint(hints.code(code))
+            return Hint(hints.code(self.replaced(x, name, code)), hint.remark)
 
         columns = self.columns_of(x)
         return Table(columns, len(x), put, self.dropped, "x")
@@ -362,7 +364,8 @@ class ColumnBackend(Backend):
                 if number >= len(places) and name in dict(places):
                     why = f"has an index and a column of the name {name!r}, of which one would be lost"
                     hint = self.renamed_column.format(name=name, other=f"{name}_column")
-                raise refuse(f"This {type(x).__name__}", Refused(why, ""), hint, None)
+                refused = Refused(why, ColumnCode())
+                raise refuse(f"This {type(x).__name__}", refused, Hint(hints.code(hint)), None)
             known.add(_as_one(name))
             found[name] = each
         return found

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import hints
 from ..columns.dates import dates_in
 from ..errors import UnsupportedTypeError
+from ..hints import Hint
 from ..host.masked import has_masked
 from .opening import TableContents
 
@@ -24,7 +26,7 @@ def dates_of(x: Any, asked: str | None) -> TableContents:
     if has_masked(array):
         raise UnsupportedTypeError(
             f"This {type(x).__name__} is values and a mask, and its mask would be lost.",
-            "x.filled(0), or another value",
+            Hint(hints.code("x.filled(0)"), ", or another value"),
         )
     array = np.asarray(array)
     found = dates_in(array.reshape(1) if array.ndim == 0 else array, asked)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..core import names
+from ..core.declaration import caller_of
 from ..core.names import EXCHANGE
 from ..core.request import make_request
 from ..errors import ConversionError, UnknownFrameworkError
@@ -87,7 +88,7 @@ def explain(
         info = as_of_object(info, request, source, target)
         return make_plan(info, request, source, target, _named(EXCHANGE))
     except ConversionError as error:
-        error.complete_hint("explain", to)
+        error.complete_hint(caller_of("explain", target))
         raise
 
 

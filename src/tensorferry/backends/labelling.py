@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from .. import hints
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError, an, shown
+from ..hints import Hint
 from . import base, registry
 
 __all__ = ["checked", "refuse_twice"]
+
+_NUMBERED = '[f"{name}_{place}" for place, name in enumerate(columns)]'
 
 
 def checked(keyword: str, value: Any, example: str) -> Any:
@@ -28,7 +32,7 @@ def checked(keyword: str, value: Any, example: str) -> Any:
     if isinstance(value, str):
         raise UnsupportedTypeError(
             f"{keyword}= is one string, of which each letter would be a label.",
-            f"{keyword}=[{keyword}]",
+            Hint(hints.keyword(keyword, hints.code(f"[{keyword}]"))),
         )
     if isinstance(value, (bytes, Mapping, AbstractSet)) or not isinstance(value, Iterable):
         raise TypeError(
@@ -45,7 +49,7 @@ def checked(keyword: str, value: Any, example: str) -> Any:
     if labels.ndim != 1:
         raise ShapeError(
             f"{keyword}= has shape {labels.shape}, and labels have one axis.",
-            f"{keyword}={keyword}.reshape(-1)",
+            Hint(hints.keyword(keyword, hints.code(f"{keyword}.reshape(-1)"))),
         )
     return labels
 
@@ -65,6 +69,6 @@ def refuse_twice(names: Iterable[Any]) -> None:
                 what = f"{an(type(name).__name__)}"
             raise ShapeError(
                 f"columns= has the name {what} twice.",
-                'columns=[f"{name}_{place}" for place, name in enumerate(columns)]',
+                Hint(hints.keyword("columns", hints.code(_NUMBERED))),
             )
         known.add(name)

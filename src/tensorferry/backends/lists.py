@@ -6,7 +6,6 @@ Beside tensors there are numbers, whose values are taken, and objects that are r
 from __future__ import annotations
 
 from array import array as typed_array
-from cmath import isfinite
 from datetime import date, timedelta
 from functools import lru_cache
 from math import prod
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..columns.column import is_number
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
@@ -31,7 +31,7 @@ from ..errors import (
     UnsupportedTypeError,
     an,
 )
-from ..hints import Hint, hint_at
+from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
 from ..planning import rules
@@ -127,10 +127,8 @@ def _why_no_number(path: str, element: Any, x: Any) -> ConversionError:
         owner = registry.backend_of(element)
     except ConversionError as error:
         if not isinstance(element, (str, *_DATES, set, frozenset, dict)):
-            unknown = error.hint == TAKEN
-            hint = (
-                Hint("{tree:x}, which leaves it as it is") if unknown else hint_at(error.hint, path)
-            )
+            unknown = error.advice == TAKEN
+            hint = _STAYS_AS_IT_IS if unknown else error.advice and error.advice.at(path)
             return UnsupportedTypeError(
                 f"The {name} at {path} is not a number: {error.message}", hint
             )
@@ -145,7 +143,6 @@ def _why_no_number(path: str, element: Any, x: Any) -> ConversionError:
 
 
 def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
-    here = "{leaf}" + path.removeprefix("x")
     found = [leaf for _, leaf in leaves(x)]
     if isinstance(element, str):
         return _text_hint(x, found)
@@ -155,23 +152,26 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
         else:
             kind = "datetime64"
         if all(type(leaf) is type(element) for leaf in found):
-            return Hint(f'np.array({{leaf}}, dtype="{kind}").astype("int64"), which is a count')
-        return Hint(f'np.{kind}({here}).astype("int64"), which is a count')
+            code = f'np.array(x, dtype="{kind}").astype("int64")'
+        else:
+            code = f'np.{kind}({path}).astype("int64")'
+        return Hint(hints.code(code, numbered=True), ", which is a count")
     if isinstance(element, (set, frozenset)):
         if all(isinstance(leaf, (set, frozenset)) for leaf in found):
-            return Hint(each_of("sorted(number)", x).replace("in x]", "in {leaf}]"))
-        return Hint(f"sorted({here})")
+            return Hint(hints.code(each_of("sorted(number)", x), numbered=True))
+        return Hint(hints.code(f"sorted({path})", numbered=True))
     if isinstance(element, dict):
-        inside = "{tree:x}, which converts what is in it"
+        inside = Hint(hints.tree(), ", which converts what is in it")
         are_samples = len(found) == len(x) and all(isinstance(leaf, dict) for leaf in found)
-        return Hint(
-            f"{inside}; or {{collate:x}}, which makes one batch of all" if are_samples else inside
-        )
-    return Hint(f"list({here})")
+        if not are_samples:
+            return inside
+        return inside | Hint(hints.call("collate"), ", which makes one batch of all")
+    return Hint(hints.code(f"list({path})", numbered=True))
 
 
-KEEPS_TEXT = "which leaves text as it is"
-"""The remark of a hint to convert a list as a tree. A leaf of a batch is no tree of its own."""
+KEEPS_TEXT = Hint(hints.tree(), ", which leaves text as it is")
+"""The hint to convert a list as a tree. A leaf of a batch is no tree of its own."""
+_STAYS_AS_IT_IS = Hint(hints.tree(), ", which leaves it as it is")
 
 
 def _text_hint(x: Any, found: list[Any]) -> Hint:
@@ -181,9 +181,10 @@ def _text_hint(x: Any, found: list[Any]) -> Hint:
             float(leaf)
     except (TypeError, ValueError, OverflowError):
         if all(isinstance(leaf, str) and not is_number(leaf) for leaf in found):
-            return Hint("np.unique({leaf}, return_inverse=True)[1], which numbers the words")
-        return Hint(f"{{tree:x}}, {KEEPS_TEXT}")
-    return Hint(each_of("float(number)", x).replace("in x]", "in {leaf}]"))
+            code = hints.code("np.unique(x, return_inverse=True)[1]", numbered=True)
+            return Hint(code, ", which numbers the words")
+        return KEEPS_TEXT
+    return Hint(hints.code(each_of("float(number)", x), numbered=True))
 
 
 _OTHERS = reader.Others(_with_numbers, _why_no_number)
@@ -267,17 +268,15 @@ class Members(NamedTuple):
         shapes = self.shapes
         if len(set(shapes)) > 1:
             odd = next(index for index, shape in enumerate(shapes) if shape != shapes[0])
-            names = ",".join(sorted({info.dtype for info in self.infos}))
-            zero = "False" if names == "bool" else "0"
-            each, padded = (
-                f"{{tree:x||{names}}}, which converts each",
-                f"{{listed:x|pad={zero}|{names}}}, which pads them",
-            )
+            held = sorted({info.dtype for info in self.infos})
+            zero = False if held == ["bool"] else 0
+            each = Hint(hints.tree("x", held), ", which converts each")
+            padded = Hint(hints.listed("x", held, pad=zero), ", which pads them")
             are_rows = len(set(map(len, shapes))) == 1 and len(shapes[0]) > 0
             raise ShapeError(
                 f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
                 f"{tuple(shapes[odd])} at {_path(outer, odd)}.",
-                Hint(f"{each}; or {padded}" if are_rows else each),
+                each | padded if are_rows else each,
             )
         return self._replace(shape=(*outer, *shapes[0]))
 
@@ -314,7 +313,7 @@ def members_of(x: Any, request: Request | None = None) -> Members | None:
     if named is not None:
         raise UnsupportedTypeError(
             f"{an(named.__name__, 'A')} is several tensors with names, not one tensor.",
-            Hint("{tree:x}"),
+            Hint(hints.tree()),
         )
     if not any(issubclass(kind, ROWS) for kind in kinds):
         return look_at(x, (len(x),), request).stacked((len(x),))
@@ -376,9 +375,7 @@ def look_at(
             if tensor is None:
                 placed = UnsupportedTypeError(placed.message, _without_none(outer))
             if has_no_numbers(tensor):
-                placed = UnsupportedTypeError(
-                    placed.message, Hint("{tree:x}, which leaves it as it is")
-                )
+                placed = UnsupportedTypeError(placed.message, _STAYS_AS_IT_IS)
             raise placed from error
         key = info._replace(strides=(), misalignment=0)
         place = known.setdefault(key, len(infos))
@@ -392,11 +389,9 @@ def look_at(
 def _without_none(outer: tuple[int, ...]) -> Hint:
     """The hint for ``None`` among tensors: it has no shape, so that no number can replace it."""
     if len(outer) > 1:
-        return Hint("{tree:x}, which leaves None as it is")
-    return Hint(
-        "[each for each in {leaf} if each is not None], which leaves it out; "
-        "or {tree:x}, which keeps it"
-    )
+        return Hint(hints.tree(), ", which leaves None as it is")
+    others = hints.code("[each for each in x if each is not None]", numbered=True)
+    return Hint(others, ", which leaves it out") | Hint(hints.tree(), ", which keeps it")
 
 
 def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[Any]:
@@ -458,13 +453,9 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
     """
     if members.stays and target is not None and _are_in_the_graph(members, target):
         number = members.value.item()
-        if isfinite(number):
-            pad = repr(number)
-        else:
-            pad = f'float("{number}")'
         raise GradientError(
             "Tensors in an autograd graph are padded outside of it, and would leave it.",
-            Hint(f'{{listed:convert_tree(x, "numpy")|pad={pad}}}, which leaves it'),
+            Hint(hints.listed('convert_tree(x, "numpy")', pad=number), ", which leaves it"),
         )
     members = _with_numbers_cast(_of_the_dtype_asked_for(members, request), target, request)
     if target is not None and _enter_the_graph(members, target):
@@ -518,7 +509,7 @@ def _one_device(devices: Iterable[str], request: Request | None) -> str:
         first, other = [*devices][:2]
         raise DeviceError(
             f"Tensors on several devices do not stack: they are on {', '.join(devices)}.",
-            f'device="{first if other == HOST else other}"',
+            Hint(hints.keyword("device", first if other == HOST else other)),
         )
     if ":" in asked:
         return asked

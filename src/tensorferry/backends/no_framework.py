@@ -6,10 +6,12 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..core.devices import device_name, kind_of
-from ..core.dtype_names import code_of, meanings_of
+from ..core.dtype_names import convertible, meanings_of
 from ..core.names import EXCHANGE, NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest
+from ..hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,17 +43,20 @@ def no_framework(
     if kind_of(device) in kinds:
         return UnknownFrameworkError(
             f"{name!r} is a device, and not the name of a framework.",
-            f'to="{_with(device, targets)}", device="{device}"',
+            Hint(hints.keywords(to=_with(device, targets), device=device)),
         )
     with suppress(UnsupportedTypeError):
         if meanings := meanings_of(name):
             return UnknownFrameworkError(
                 f"{name!r} is a dtype, and not the name of a framework.",
-                " or ".join(f'to="{EXCHANGE}", {each}' for each in code_of(meanings).split(" or ")),
+                hints.one_of(
+                    [hints.keywords(to=EXCHANGE, dtype=each) for each in convertible(meanings)]
+                ),
             )
     names = dict.fromkeys([*(each.name for each in targets), *others])
-    first, *rest = (f'"{each}"' for each in names)
-    listed = f"to={first}, or one of {', '.join(rest)}"
+    first, *rest = names
+    others = ", ".join(f'"{each}"' for each in rest)
+    listed = Hint(hints.keyword("to", first), f", or one of {others}")
     if _is_library(name):
         return UnknownFrameworkError(
             f"{name!r} is a library of which tensorferry makes no tensors.", listed
@@ -60,7 +65,7 @@ def no_framework(
     meant = nearest(name, words, least=_SIMILAR)
     return UnknownFrameworkError(
         f"{name!r} is not the name of a framework.",
-        f'to="{NAMES.get(meant, meant)}"' if meant else listed,
+        Hint(hints.keyword("to", NAMES.get(meant, meant))) if meant else listed,
     )
 
 

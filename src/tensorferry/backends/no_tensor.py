@@ -14,8 +14,9 @@ from types import (
 )
 from typing import Any
 
+from .. import hints
 from ..errors import UnsupportedTypeError
-from ..hints import Hint
+from ..hints import Call, Hint
 
 __all__ = [
     "TAKEN",
@@ -48,10 +49,12 @@ _LATER = (("pathlib", "PurePath"), ("uuid", "UUID"))
 
 TAKEN = Hint(
     "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
-    "__array_interface__, __array_struct__ or __array__; "
-    "{tree:x} for the tensors inside a container"
+    "__array_interface__, __array_struct__ or __array__; ",
+    hints.tree(),
+    " for the tensors inside a container",
 )
 """The hint for an object of which nothing else is known."""
+_CALLED = hints.one("x()")
 
 
 def has_no_numbers(x: object) -> bool:
@@ -88,12 +91,12 @@ def state_of(kind: type) -> str:
     return ""
 
 
-def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
+def refusal_to_convert(x: Any, call: Call = _CALLED) -> UnsupportedTypeError:
     """The error for an object that is not a tensor.
 
     Args:
         x: The object.
-        call: The hint for a function, as the template of a `Hint`.
+        call: What to do with a function.
     """
     if isinstance(x, type):
         return UnsupportedTypeError(
@@ -110,17 +113,19 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
             kind = "timedelta64"
         else:
             kind = "datetime64"
-        return UnsupportedTypeError(refused, f'np.{kind}(x).astype("int64"), which is a count')
+        code = hints.code(f'np.{kind}(x).astype("int64")')
+        return UnsupportedTypeError(refused, Hint(code, ", which is a count"))
     if isinstance(x, Iterator) and not hasattr(x, "read"):  # an open file is an iterator too
         return UnsupportedTypeError(
-            f"{refused} It gives its elements once, one after the other.", Hint("{either:list(x)}")
+            f"{refused} It gives its elements once, one after the other.",
+            Hint(hints.either("list(x)")),
         )
     method = method_for_array(type(x))
     if method is not None:
         words = f"An object of type {full_name(type(x))} has none of the interfaces of a tensor."
-        return UnsupportedTypeError(words, Hint(f"{{one:x.{method}()}}"))
+        return UnsupportedTypeError(words, Hint(hints.one(f"x.{method}()")))
     state = state_of(type(x))
-    return UnsupportedTypeError(refused, Hint(f"{{tree:{state}}}") if state else TAKEN)
+    return UnsupportedTypeError(refused, Hint(hints.tree(state)) if state else TAKEN)
 
 
 def takes_nothing(function: Any) -> bool:

@@ -11,6 +11,8 @@ from ..core.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ..hints import Hint
+
 __all__ = ["Node", "as_dict", "attribute", "dotted", "entry_of", "item"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -37,7 +39,7 @@ class Node(NamedTuple):
     static: Mapping[str, Any] = _NOTHING
     registered: Any = None
     stack: Callable[[Sequence[Any], int], Any] | None = None
-    no_batch: tuple[str, str] | None = None
+    no_batch: tuple[str, str | Hint] | None = None
 
 
 def as_dict(held: Mapping[Any, Any]) -> Node:

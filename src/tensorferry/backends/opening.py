@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..columns.column import SEVERAL_CHUNKS, Ragged, Refused
+from ..columns.column import SEVERAL_CHUNKS, ColumnCode, Ragged, Refused
 from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
 from ..core.dtypes import find
 from ..core.info import ANY_ADDRESS, TensorInfo
 from ..core.kinds import APART, BIT_PACKED, PLAIN, Kind, kind_with
 from ..core.layout import compact_strides
 from ..core.named_tuple import NamedTuple
-from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import of_numpy
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ..columns.frames import Frame
     from ..core.labels import Labels
     from ..core.request import Request
+    from ..hints import Hint
     from ..typing import Array
     from .base import Backend
 
@@ -48,14 +48,14 @@ class Table(NamedTuple):
         columns: The names of the columns, and the columns as the library's own objects. Names may
             occur twice.
         rows: The number of rows.
-        put: Makes code that replaces a column, for hints.
+        put: Makes the hint that replaces a column.
         drop: Makes code that drops columns, for hints.
         apart: Code that gives a dict of the columns, for hints.
     """
 
     columns: Sequence[tuple[object, Any]]
     rows: int
-    put: Callable[[object, str], str]
+    put: Callable[[object, ColumnCode], Hint]
     drop: Callable[[list[object]], str]
     apart: str
 
@@ -175,7 +175,7 @@ def open_column(
         if found.asked:
             hint = asked_hint(found)
         else:
-            hint = Hint(found.hint.replace("{x}", "{leaf}"))
+            hint = found.hint.hint()
         raise refuse(what, found, hint, request)
     if isinstance(found, Ragged):
         raise refuse(what, found, rows_hint(found), request)

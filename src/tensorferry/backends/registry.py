@@ -16,10 +16,10 @@ import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .. import hints
 from ..core import names
 from ..core.names import NAMES
 from ..errors import UnsupportedTypeError, shown
+from ..hints import Caller
 from ..host.plugins import EntryPoints
 from . import fast_paths
 from .table import OWNERS, ROWS
@@ -38,6 +38,7 @@ __all__ = [
     "backend_of",
     "backend_that_knows",
     "backends",
+    "caller",
     "canonical",
     "imported",
     "is_known_tensor",
@@ -440,9 +441,17 @@ def _find_backend(x: object) -> Backend:
     )
     if broken is not None:
         raise UnsupportedTypeError(
-            f"An object of type {full_name(kind)} is not a tensor. {broken.message}", broken.hint
+            f"An object of type {full_name(kind)} is not a tensor. {broken.message}", broken.advice
         )
     raise refusal_to_convert(x)
+
+
+def caller(function: str, target: str) -> Caller:
+    """The call of a function with a target, for hints: with what is known of the target."""
+    from ..core.declaration import caller_of  # here, because only an error needs it
+
+    found = _known(target)
+    return Caller(function, target) if found is None else caller_of(function, found)
 
 
 def _known_then_outside() -> Iterator[Backend]:
@@ -457,9 +466,3 @@ for _row in ROWS.values():
     for _word in (_row.name, *_row.aliases):
         NAMES[_word] = _row.name
 names.registry = names.Registry(canonical, backend_named, known, backends)
-hints.remedy = lambda target: (
-    "" if (found := _known(target)) is None else found.capabilities.dtypes.absent_hint
-)
-hints.lacks = lambda target, dtype: (
-    (found := _known(target)) is not None and dtype not in found.capabilities.dtypes.held
-)

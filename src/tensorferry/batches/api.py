@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from .. import hints
 from ..backends import fast_paths, registry
 from ..errors import UnsupportedTypeError, an
 from ..execution.calls import by_name, refuse
@@ -260,15 +261,15 @@ def _refuse_one_value(samples: object) -> None:
     later = registry.refusal_of_later(type(samples))
     if later is not None:
         raise UnsupportedTypeError(
-            later.message, Hint(f"{{collate:[{later.hint}]}}, for a batch of one")
+            later.message, Hint(hints.call("collate", f"[{later.hint}]"), ", for a batch of one")
         )
     if not hasattr(samples, "__iter__") and not hasattr(samples, "__getitem__"):
         raise UnsupportedTypeError(
             f"collate takes the samples of a batch, not {an(type(samples).__name__)}.",
-            Hint("{collate:x()}" if callable(samples) else "{collate:[x]}"),
+            Hint(hints.call("collate", "x()" if callable(samples) else "[x]")),
         )
     if is_one_value(samples):
         raise UnsupportedTypeError(
             f"collate takes the samples of a batch, and {an(type(samples).__name__)} is one value.",
-            Hint("{collate:[x]}, for a batch of one"),
+            Hint(hints.call("collate", "[x]"), ", for a batch of one"),
         )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..backends import fast_paths, registry
 from ..backends.no_tensor import UNCALLED
 from ..core import dtypes
 from ..core.devices import HOST
-from ..core.leaf_dtypes import quoted
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError, an
 from ..execution import run
 from ..execution.recipes import conversion_of
-from ..hints import Hint, code_at
+from ..hints import Hint, quoted
 from ..host.numpy_dtypes import has_dates, of_numpy
 from ..sequences import numbers
 from ..sequences.columns import begins_with_number
@@ -47,6 +46,8 @@ __all__ = ["Collation"]
 
 _ONE_LEAF = take_apart(None)[1]
 
+_LISTS_ARE_LEAVES = "lambda x: isinstance(x, (list, tuple))"
+
 
 def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Structure]:
     """The columns of samples, and the structure of the first sample.
@@ -70,7 +71,8 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
         if node.no_batch is not None:
             path = structure.path_of(node)
             why, hint = node.no_batch
-            raise placed(UnsupportedTypeError(why, code_at(hint, f"sample{path[1:]}")), path)
+            placed_hint = Hint.of(hint).at(f"sample{path[1:]}")
+            raise placed(UnsupportedTypeError(why, placed_hint), path)
     columns = [[leaf] for leaf in first]
     for number, sample in enumerate(samples[1:], 1):
         found, other = take_apart(sample, chosen, rows=rows)
@@ -99,7 +101,10 @@ def _in_order_of(
         raise UnsupportedTypeError(
             f"Samples 0 and {number} are different trees: "
             f"only one of them has the leaf - at {odd[0]}",
-            "leaves=lambda x: isinstance(x, (list, tuple)), if a list of numbers is one leaf"
+            Hint(
+                hints.keyword("leaves", hints.Code(_LISTS_ARE_LEAVES, stays=True)),
+                ", if a list of numbers is one leaf",
+            )
             if odd[0].endswith("]") and not odd[0].endswith('"]')
             else None,
         )
@@ -438,9 +443,13 @@ class Collation:
                 if any(map(takes, column))
             ]
             refuse_unknown_name(
-                "dtype", targets.rule.names, tensors, self._leaf_named, targets.rule.without_names
+                "dtype",
+                targets.rule.names,
+                tensors,
+                self._why_no_tensor,
+                targets.rule.without_names,
             )
-            refuse_unknown_name("pad", padding.by_name, tensors, self._leaf_named)
+            refuse_unknown_name("pad", padding.by_name, tensors, self._why_no_tensor)
         results: list[Any] = []
         for index, column in enumerate(self._columns):
             if index in errors:
@@ -453,6 +462,14 @@ class Collation:
             structure, rule = self._structure, self._targets.rule
             raise_all(errors, structure.path, rule, structure.name, "sample")
         return results
+
+    def _why_no_tensor(self, name: str) -> tuple[str, str] | None:
+        """Why the column with a dotted name is no tensor: see `refuse_unknown_name`."""
+        from ..trees.tables import (
+            why_no_tensor,
+        )  # here, because only an error needs what is for tables
+
+        return why_no_tensor(self._leaf_named(name))
 
     def _leaf_named(self, name: str) -> Any:
         """The first sample's leaf with a dotted name; ``None`` if there is none."""
@@ -513,14 +530,14 @@ class Collation:
                 raise UnsupportedTypeError(
                     f"{keyword}=True adds a leaf beside this one, "
                     "which is below no str key of a dict.",
-                    f"without {keyword}=",
+                    hints.without(keyword),
                 )
             mapping, key = place
             if f"{key}_{keyword}" in mapping:
                 raise UnsupportedTypeError(
                     f"{keyword}=True adds {quoted(f'{key}_{keyword}')} beside this leaf, "
                     "and there is one.",
-                    f"without {keyword}=",
+                    hints.without(keyword),
                 )
         return [(keyword, NewArray(mark), conversion) for keyword, mark in found]
 
@@ -549,16 +566,10 @@ class Collation:
 
 def _in_samples(error: ConversionError, path: str) -> ConversionError:
     """The error of the leaf at a path, with positions in samples instead of positions in a list."""
-    message, hint = error.message.replace(" at x[", " in samples["), error.hint
+    message, hint = error.message.replace(" at x[", " in samples["), error.advice
     if message == error.message:
         return error
-    place = path.removeprefix("$")
-    if isinstance(hint, Hint):
-        return type(error)(message, hint.for_sample(place))
-    if hint is None:
-        return type(error)(message, hint)
-    in_sample = re.sub(r"\bx\[\d+\]", lambda _: f"sample{place}", hint)
-    return type(error)(message, hint if in_sample == hint else f"{in_sample} in its place")
+    return type(error)(message, hint and hint.for_sample(path.removeprefix("$")))
 
 
 @lru_cache(maxsize=256)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..backends import registry
 from ..core import dtypes
 from ..core.declaration import VALUE, Code
 from ..core.info import TensorInfo
-from ..core.leaf_dtypes import mapping_in_code, place_of_name
+from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
@@ -47,7 +48,7 @@ __all__ = [
 
 Shape = tuple[int, ...]
 
-APART = Hint("{tree:samples}, which converts each")
+APART = Hint(hints.tree("samples"), ", which converts each")
 """For leaves that have no common number of axes: no tensor can be made of them."""
 
 _SHORT = 256
@@ -167,11 +168,10 @@ class Padding:
         keywords = f"pad={number}{multiple}" + (', padding_side="left"' if self.left else "")
         return Code(f'ferry.collate([{{"x": row}} for row in {VALUE}], "numpy", {keywords})["x"]')
 
-    def with_number(self, name: str, number: object = 0) -> str:
-        """The keyword that pads the leaf of this name too, as code."""
-        if not name:
-            return f"pad={number}"
-        return f"pad={mapping_in_code({**dict(self.by_name), name: number})}"
+    def with_number(self, name: str, number: object = 0) -> Hint:
+        """The hint to pad the leaf of this name too."""
+        value = {**dict(self.by_name), name: number} if name else number
+        return Hint(hints.keyword("pad", value))
 
     def value_of(self, name: Callable[[], str]) -> Any:
         """The number with which a leaf is padded; ``None`` if it is not."""

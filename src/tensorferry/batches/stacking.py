@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..backends import registry
 from ..backends.lists import Members, look_at
 from ..core import dtypes
 from ..core.devices import HOST
 from ..core.info import MANY, TensorInfo
-from ..core.leaf_dtypes import quoted
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution.recipes import conversion_of
+from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from ..planning import rules
 from ..sequences import numbers
@@ -455,13 +456,13 @@ class Columns(NamedTuple):
             return  # the target has no such dtype, which the plan says
         dtype = floating or dtypes_there.default(kinds.kind)
         if kinds.kind == "float":
-            hints = [f'dtype="{dtype}"']
+            ways = [hints.keyword("dtype", dtype)]
         else:
-            hints = []
-        if name or not hints:
-            hints += [f'dtype={{{quoted(name or kinds.kind)}: "{dtype}"}}']
+            ways = []
+        if name or not ways:
+            ways.append(hints.keyword("dtype", {name or kinds.kind: dtype}))
         raise LossyCastError(
-            f"Numbers of different kinds do not stack: {kinds.where}.", " or ".join(hints)
+            f"Numbers of different kinds do not stack: {kinds.where}.", hints.one_of(ways)
         )
 
     # -- padding -----------------------------------------------------------------------------------
@@ -680,10 +681,12 @@ def _where_they_are(members: Members, target: Backend, request: Request) -> Requ
     return request._replace(device=devices.pop() if own else None)
 
 
-def _of_one_kind(place: str, column: Sequence[Any]) -> str:
+def _of_one_kind(place: str, column: Sequence[Any]) -> Hint:
     """The hint for a column with only some tensors: the samples in which it is like the first."""
     here = f"sample{place}"
     if any(each is None for each in column):
-        return f"[sample for sample in samples if {here} is not None], which leaves the other samples out"
-    alike = f"type({here}) is type(samples[0]{place})"
-    return f"[sample for sample in samples if {alike}], which leaves the other samples out"
+        alike = f"{here} is not None"
+    else:
+        alike = f"type({here}) is type(samples[0]{place})"
+    code = hints.code(f"[sample for sample in samples if {alike}]")
+    return Hint(code, ", which leaves the other samples out")

@@ -359,8 +359,8 @@ def _named(name: str, option: str) -> None:
             about = "explain"
         else:
             about = "explain --from"
-        if error.hint:
-            hint = f" Hint: {as_options(error.hint, about)}"
+        if error.advice is not None:
+            hint = f" Hint: {as_options(error.advice, about)}"
         else:
             hint = ""
         raise UsageError(error.message + hint, option) from None

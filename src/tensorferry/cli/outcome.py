@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import gc
 import math
@@ -21,6 +20,8 @@ from ..errors import (
     nearest,
 )
 from ..files.base.objects import Kept, Placeholder
+from ..hints import NAME_ALONE, SOME, Code, Hint, Written
+from ..hints.rendering import Renderer, value_in_code
 from .console import (
     EXIT_REFUSED,
     EXIT_RESUMABLE,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rich.text import Text
+
+    from ..hints import Caller, Described, InPython, OtherOutput, Pairs, Spoken, Way
 
 
 __all__ = [
@@ -102,88 +105,136 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 `explain` has some for the call, and some for its tensor.
 """
 
-_KEYWORD = re.compile(
-    r"""
-    (?P<call>[\w.]+\()                  # what stands in the brackets of a call is Python's
-    | (?<![\w.])(?P<keyword>[a-z_]+)=(?!=)
-      (?P<value>True|False|None|"[^"]*"|'[^']*'|(?=[\[{])|\w+(?:\.\w+)*)?
-    """,
-    re.VERBOSE,
-)
 
-
-def as_options(hint: str, command: str) -> str:
+def as_options(hint: Hint, command: str) -> str:
     """A hint in the words of the command line, for use after ``tensorferry COMMAND``.
 
+    >>> from tensorferry import hints
     >>> as_options(
-    ...     'rename=["s/a/b/"], or tensors_only=True, or to="npz", or another to=', "convert"
+    ...     Hint(hints.keyword("rename", ["s/a/b/"]), ", or ", hints.keyword("to")), "convert"
     ... )
-    '--rename s/a/b/, or --tensors-only, or --to npz, or another --to'
-    >>> as_options('copy=None (the default) shares; or dtype="fit"', "explain")
-    'leaving --no-copy out (the default) shares; or --to-dtype fit'
+    '--rename s/a/b/, or --to'
+    >>> as_options(Hint(hints.keyword("copy", None), " shares; or ", hints.again()), "explain")
+    'leaving --no-copy out shares; or to_numpy(x)'
 
     If a command on files does not have an option, the hint says to use `convert` first.
 
-    >>> as_options("tensors_only=True, which leaves it out", "roundtrip")
+    >>> as_options(Hint(hints.keyword("tensors_only", True), ", which leaves it out"), "roundtrip")
     'first tensorferry convert IN OUT with --tensors-only, which leaves it out'
 
     Args:
         hint: The hint of an error of the library.
-        command: The key in `OPTIONS`. For other commands, the hint does not change.
+        command: The key in `OPTIONS`. For other commands, keywords stay as in Python.
     """
-    own = OPTIONS.get(command, {})
-    others = _CONVERT if "allow" in own else {}
-    hint = _for_shell(hint, command)
-    before = ""
-    parts: list[str] = []
-    place = 0
-    text = ""
-    while (found := _KEYWORD.search(hint, place)) is not None:
-        between = hint[place : found.start()]
-        if found["call"]:
-            place = _closing(hint, found.end() - 1)
-        else:
-            place = found.end()
-        name, value = found["keyword"], found["value"]
-        if value == "":
-            place = _closing(hint, found.end())
-            value = hint[found.end() : place]
-        last, text = text, hint[found.start() : place]
-        if name in own:
-            text = _typed(name, own[name], value)
-        elif name in others:
-            before = "first tensorferry convert IN OUT with "
-            text = _typed(name, others[name], value)
-        # In a call a comma stands between keywords, in a shell nothing does between options.
-        are_options = last.startswith("--") and text.startswith("--") and between in (", ", " and ")
-        parts += [" " if are_options else between, text]
-    return "".join([before, *parts, hint[place:]])
+    return _AsOptions(hint.caller, command).text(hint.ways)
 
 
-def _for_shell(hint: str, command: str) -> str:
-    """A hint without what only Python can do with a call's keywords, if there are other ways."""
-    if command == "explain --from":
-        return _FIELDS.sub(r"\1", hint)
-    if hint.startswith(_IN_PYTHON):
+class _AsOptions(Renderer):
+    """Writes hints for one command."""
+
+    def __init__(self, caller: Caller, command: str) -> None:
+        super().__init__(caller)
+        self._command = command
+        self._own = OPTIONS.get(command, {})
+        self._of_convert = _CONVERT if "allow" in self._own else {}
+        self._needs_convert = False
+        """Whether an option is one of `convert`, which has to come first."""
+
+    def text(self, ways: Iterable[Way]) -> str:
+        """The hint, without calls in Python if there are other ways."""
+        ways = list(ways)
+        if self._command != "explain --from":
+            ways = [way for way in ways if not self._is_call(way)] or ways
+        text = super().text(ways)
+        return f"{_FIRST}{text}" if self._needs_convert else text
+
+    def _is_call(self, way: Way) -> bool:
+        """Whether a way begins with a call in Python."""
+        return Renderer(self.caller).way(way[:1]).startswith(_CALLS)
+
+    def way(self, way: Way) -> str:
+        """One way. A comma or a word that joins keywords in Python is a space between options."""
+        texts = [self.piece(piece) for piece in way]
+        for place in range(1, len(way) - 1):
+            around = texts[place - 1], texts[place + 1]
+            if way[place] in (", ", " and ") and all(text.startswith("--") for text in around):
+                texts[place] = " "
+        return "".join(texts)
+
+    def keywords(self, pairs: Pairs) -> str:
+        """Keywords as options; as in Python, if there is no such option."""
+        text = last = ""
+        for pair in pairs:
+            new = self._option(*pair)
+            if last:
+                both = last.startswith("--") and new.startswith("--")
+                text += " " if both else ", "
+            text, last = text + new, new
+        return text
+
+    def _option(self, name: str, value: object) -> str:
+        if name in self._own:
+            return _typed(name, self._own[name], value)
+        if name in self._of_convert:
+            self._needs_convert = True
+            return _typed(name, self._of_convert[name], value)
+        return super().keywords(((name, value),))
+
+    def described(self, piece: Described) -> str:
+        """The fields of a description, which are options."""
+        if self._command == "explain --from":
+            return self.keywords(piece.pairs)
+        return super().described(piece)
+
+    def in_python(self, piece: InPython) -> str:
+        """A script as a command."""
         import shlex  # here, because only an error needs it
 
-        return f"python3 -c {shlex.quote(hint.removeprefix(_IN_PYTHON))}"
-    ways = _FILES.sub(_converted, hint).split("; or ")
-    return "; or ".join(way for way in ways if not _CALL.match(way)) or "; or ".join(ways)
+        return f"python3 -c {shlex.quote(piece.script)}"
+
+    def other_output(self, piece: OtherOutput) -> str:
+        """The command with another output."""
+        import shlex  # here, because only an error needs it
+
+        return f"tensorferry convert IN {shlex.quote(piece.path)}"
+
+    def spoken(self, piece: Spoken) -> str:
+        """What people type."""
+        return piece.shell
 
 
-def _converted(found: re.Match[str]) -> str:
+_FIRST = "first tensorferry convert IN OUT with "
+_CALLS = ("convert(", "convert_tree(", "load(")
+
+
+def _typed(name: str, option: str, value: object) -> str:
+    if isinstance(value, Written):
+        value = value.value
+    if name in ("nulls", "pad") and value != NAME_ALONE:
+        # They take values, of which True and False are two.
+        return f"{option} {value if isinstance(value, str) else value_in_code(value)}"
+    if value is True or value == NAME_ALONE:
+        return option
+    if value is None or value is False:
+        # A keyword with three values is written with two options.
+        if name == "copy":
+            return "--no-copy" if value is False else "leaving --no-copy out"
+        return f"leaving {option} out"
+    return " ".join(f"{option} {each}" for each in _shell_words(value))
+
+
+def _shell_words(value: object) -> list[str]:
+    """A value as words for a shell, one for each use of the option."""
     import shlex  # here, because only an error needs it
 
-    return f"tensorferry convert IN {shlex.quote(ast.literal_eval(found[1]))}"
-
-
-_FILES = re.compile(r"""convert_files\(source, ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
-"""A call with another output, and no keywords."""
-_FIELDS = re.compile(r"x\._replace\(([^()]*)\)")
-"""The fields of a description, which are options."""
-_IN_PYTHON = "in Python: "
-_CALL = re.compile(r"(?:convert|convert_tree|load)\(")
+    if value == SOME:
+        return ["…"]
+    if isinstance(value, Code):
+        return [shlex.quote(value.text)]
+    if isinstance(value, dict):
+        value = [f"{key}={each}" for key, each in value.items()]
+    words = value if isinstance(value, (list, tuple)) else [value]
+    return [shlex.quote(str(each)) for each in words]
 
 
 _TYPED = re.compile(
@@ -205,57 +256,6 @@ def unbroken(hint: str) -> str:
     ['pip\xa0install\xa0h5py,', 'or', 'another', 'format']
     """
     return _TYPED.sub(lambda found: solid(found[0]), hint)
-
-
-def _closing(text: str, place: int) -> int:
-    """The position after the bracket that closes the one at `place`. In quotes there are none."""
-    depth, quote = 0, ""
-    while place < len(text):
-        sign = text[place]
-        place += 1
-        if quote:
-            place += sign == "\\"
-            quote = "" if sign == quote else quote
-        elif sign in "\"'":
-            quote = sign
-        else:
-            depth += (sign in "([{") - (sign in ")]}")
-        if depth == 0 and not quote:
-            break
-    return place
-
-
-def _typed(name: str, option: str, value: str | None) -> str:
-    if name in ("nulls", "pad") and value is not None:
-        # They take values, of which True and False are two.
-        return f"{option} {value.strip(chr(34))}"
-    if value in (None, "True"):
-        return option
-    if value in ("None", "False"):
-        # A keyword with three values is written with two options.
-        if name == "copy":
-            if value == "False":
-                return "--no-copy"
-            return "leaving --no-copy out"
-        return f"leaving {option} out"
-    return " ".join(f"{option} {each}" for each in _shell_words(value or ""))
-
-
-def _shell_words(value: str) -> list[str]:
-    """A Python value as words for a shell, one for each use of the option."""
-    import shlex  # here, because only an error needs it
-
-    if "…" in value:
-        return ["…"]
-    try:
-        plain: Any = ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        plain = value
-    if isinstance(plain, dict):
-        plain = [f"{key}={each}" for key, each in plain.items()]
-    return [
-        shlex.quote(str(each)) for each in (plain if isinstance(plain, (list, tuple)) else [plain])
-    ]
 
 
 # -- what a command ends with ----------------------------------------------------------------------
@@ -474,8 +474,8 @@ def _each(error: Exception) -> list[str]:
 
 def _words(error: Exception, command: str) -> tuple[str, str | None]:
     if isinstance(error, ConversionError):
-        hint = getattr(error.hint, "for_shell", error.hint)
-        return error.message, hint and as_options(hint, command)
+        hint = error.advice
+        return error.message, None if hint is None else as_options(hint, command) or None
     if isinstance(error, OSError) and error.strerror:
         names = [
             os.fspath(name)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..core.dtypes import casting_scale, find
 from ..core.kinds import BIT_PACKED, DECIMALS, Reason
 from ..core.named_tuple import NamedTuple
 from ..errors import LossyCastError, UnsupportedTypeError
+from ..hints import Hint
 from ..host import casts, memory
 from ..host.numpy_dtypes import numpy_dtype
 from .pieces import Bits, Cast, Decimals, DictionaryEncoded, Missing, Piece
@@ -27,7 +29,6 @@ __all__ = [
     "BYTES",
     "CODES",
     "DECODED",
-    "DECODES",
     "FIELDS",
     "LIST",
     "NO_CODE",
@@ -37,26 +38,69 @@ __all__ = [
     "WITHOUT_NULLS",
     "WORDS",
     "Column",
+    "ColumnCode",
     "Found",
     "Ragged",
     "Refused",
+    "decoded",
     "is_number",
     "value_in",
 ]
 
 
 # -- code ------------------------------------------------------------------------------------------
-#
+
+
+class ColumnCode(NamedTuple):
+    """What to do with a column that is no tensor.
+
+    Args:
+        code: The code, in which `x` is the column; empty if there is none.
+        remark: What comes after it.
+        stays: Whether the code names the column in a table `x`, which is not in a tree.
+    """
+
+    code: str = ""
+    remark: str = ""
+    stays: bool = False
+
+    def of(self, column: str) -> str:
+        """The code, for a column that has code of its own."""
+        from ..hints.placing import code_at  # here, because only an error needs it
+
+        return code_at(self.code, column)
+
+    def within(self, column: hints.Code) -> ColumnCode:
+        """The same, if the column has code of its own."""
+        return ColumnCode(self.of(column.text), self.remark, column.stays)
+
+    def hint(self) -> Hint:
+        """The hint for a column that was given alone."""
+        return Hint(hints.Code(self.code, numbered=True, stays=self.stays), self.remark)
+
+
 # Backends have their own instead of it.
 
-LIST = "{x}.to_pylist()"
-STORAGE = "{x}.cast({x}.type.storage_type)"
-WITHOUT_NULLS = "{x}.drop_null(), which leaves those rows out"
-FIELDS = "pa.Table.from_struct_array({x}), which has a column for each field"
-DECODES = '[PIL.Image.open(io.BytesIO(each["bytes"]))'
-DECODED = f"{DECODES} for each in {LIST}], which decodes images"
-"""A list of the images in a column of files, as datasets stores them."""
-WORDS = 'np.unique({x}.fill_null(""), return_inverse=True)[1], which numbers the words'
+LIST = ColumnCode("x.to_pylist()")
+STORAGE = ColumnCode("x.cast(x.type.storage_type)")
+WITHOUT_NULLS = ColumnCode("x.drop_null()", ", which leaves those rows out")
+FIELDS = ColumnCode("pa.Table.from_struct_array(x)", ", which has a column for each field")
+
+
+def decoded(to_list: str) -> ColumnCode:
+    """Code for a list of the images in a column of files, as datasets stores them.
+
+    Args:
+        to_list: The method of the column that gives a list.
+    """
+    code = f'[PIL.Image.open(io.BytesIO(each["bytes"])) for each in x.{to_list}()]'
+    return ColumnCode(code, ", which decodes images")
+
+
+DECODED = decoded("to_pylist")
+WORDS = ColumnCode(
+    'np.unique(x.fill_null(""), return_inverse=True)[1]', ", which numbers the words"
+)
 """Integers for text."""
 
 
@@ -78,7 +122,7 @@ def is_number(text: object) -> bool:
 TEXT = "holds text, which has no numbers"
 CODES = "codes of categories"
 """What such integers count: see `Column`."""
-NO_CODE = "-1"
+NO_CODE = -1
 """The code for a value that is the code of no category. Zero is the code of the first one."""
 BYTES = "holds bytes, which are no numbers"
 SEVERAL_CHUNKS = Reason("several chunks")
@@ -94,23 +138,22 @@ class Refused(NamedTuple):
 
     Args:
         why: The reason, as the end of a sentence.
-        hint: Code that makes a tensor of it, with ``{x}`` for the column; then, perhaps, a comma
-            and a remark.
+        hint: The code that makes a tensor of it. With `asked`, it is a remark alone.
         stays: Whether it stays as it is in a tree, because it has no numbers (text, for example).
-        asked: The dtype that must be named to convert it (dates, for example). Then the hint is a
-            remark.
+        asked: The dtype that must be named to convert it (dates, for example).
         lacks: With `asked`: whether it has nulls, so that ``nulls=`` must be given too.
-        instead: The code for a value that can stand for nulls; empty for zero, or NaN among floats.
-        nulls: With `asked`: the code for ``nulls=`` of the call; empty if it was not given.
+        instead: The value that can stand for nulls; ``None`` for zero, or NaN among floats.
+        nulls: With `asked`: the value of ``nulls=`` of the call; ``None`` if it was not given, or
+            that dtype does not have it.
     """
 
     why: str
-    hint: str
+    hint: ColumnCode
     stays: bool = False
     asked: str = ""
     lacks: bool = False
-    instead: str = ""
-    nulls: str = ""
+    instead: object = None
+    nulls: object = None
 
 
 class Ragged(NamedTuple):
@@ -166,7 +209,7 @@ class Ragged(NamedTuple):
             message = re.sub(
                 r"(?<=\bat row )\d+", lambda found: str(self.row_of(int(found[0]))), error.message
             )
-            raise type(error)(message, error.hint) from None
+            raise type(error)(message, error.advice) from None
 
     def rows(self, elements: Array) -> list[Array]:
         """The rows, as views of an array of all elements."""
@@ -374,7 +417,7 @@ class Column:
             reasons=(Reason.read_as(self.dtype, dtype),),
         )
 
-    def value_of(self, value: Any, keyword: str = "nulls", hint: str = "") -> Any:
+    def value_of(self, value: Any, keyword: str = "nulls", hint: Hint | None = None) -> Any:
         """A value in the dtype of the column: see `value_in`."""
         return value_in(self.dtype, value, keyword, hint)
 
@@ -463,7 +506,7 @@ class Column:
         )
 
 
-def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: str = "") -> Any:
+def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: Hint | None = None) -> Any:
     """A value in a dtype.
 
     Raises:
@@ -494,11 +537,8 @@ def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: str = "") -> 
     except (TypeError, ValueError, OverflowError):
         kept = False
     if not kept:
-        if kind == "bool":
-            one = f"{keyword}=False"
-        else:
-            one = f"{keyword}=0"
-        raise LossyCastError(f"{keyword}={value!r} is no value of {dtype}.", hint or one)
+        zero = Hint(hints.keyword(keyword, False if kind == "bool" else 0))
+        raise LossyCastError(f"{keyword}={value!r} is no value of {dtype}.", hint or zero)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns.column import ColumnCode
 from .column import Column, Refused
 from .layouts import DATES, are_integers
 from .pieces import Missing, Piece
@@ -73,9 +74,8 @@ def counts_of(counts: Array, missing: Array, unit: str, asked: str | None) -> Fo
         asked: The dtype that is named for them.
     """
     if not are_integers(asked):
-        return Refused(
-            DATES, f", which counts {unit}", stays=True, asked="int64", lacks=bool(missing.any())
-        )
+        remark = ColumnCode(remark=f", which counts {unit}")
+        return Refused(DATES, remark, stays=True, asked="int64", lacks=bool(missing.any()))
     inner = counts.shape[1:]
     marked = (Missing(missing.reshape(-1), prod(inner)),) if missing.any() else ()
     if len(counts):

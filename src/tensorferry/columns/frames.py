@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..core.dtypes import DTYPES, casting_scale, common, have_common
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
@@ -12,7 +14,7 @@ from ..hints import Hint
 from ..host import casts, memory
 from ..host.memory import gather
 from ..host.numpy_dtypes import numpy_dtype
-from .column import CODES, DECODES, NO_CODE, Column, Ragged, Refused
+from .column import CODES, DECODED, NO_CODE, Column, ColumnCode, Ragged, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +77,7 @@ class Frame(NamedTuple):
                     arrays.append((index, column.view()))
             except (LossyCastError, UnsupportedTypeError) as error:
                 raise type(error)(
-                    f"{error.message} - in column {_written(name)}", error.hint
+                    f"{error.message} - in column {_written(name)}", error.advice
                 ) from error
         if len(arrays) == len(self.columns) and not by_rows:
             gather([array for _, array in arrays], result.T)
@@ -93,7 +95,7 @@ def write_columns(result: Array, columns: Sequence[tuple[int, Array]]) -> None:
 
 
 def refuse(
-    what: str, found: Column | Ragged | Refused, hint: str | None, request: Request | None
+    what: str, found: Column | Ragged | Refused, hint: Hint | None, request: Request | None
 ) -> ConversionError:
     """The error for a column that cannot be converted. For nulls, it depends on ``copy=``."""
     if isinstance(found, Column):
@@ -110,7 +112,7 @@ def frame_of(
     rows: int,
     request: Request | None,
     *,
-    put: Callable[[object, str], str],
+    put: Callable[[object, ColumnCode], Hint],
     drop: Callable[[list[object]], str],
     apart: str,
 ) -> Frame:
@@ -121,7 +123,7 @@ def frame_of(
         columns: The names and contents of its columns.
         rows: The number of rows.
         request: The request. A named dtype is that of all columns.
-        put: Makes code that replaces a column, for hints.
+        put: Makes the hint that replaces a column.
         drop: Makes code that drops columns, for hints.
         apart: Code that converts the columns one by one, for hints.
 
@@ -133,7 +135,8 @@ def frame_of(
     """
     if not columns:
         raise UnsupportedTypeError(
-            f"This {kind} has no columns, so no dtype.", Hint("{tree:x}, which has no tensors")
+            f"This {kind} has no columns, so no dtype.",
+            Hint(hints.tree(), ", which has no tensors"),
         )
     stays = [
         name
@@ -144,11 +147,11 @@ def frame_of(
         what = f"Column {_written(name)} of this {kind}"
         if isinstance(found, Refused):
             if found.stays and len(stays) < len(columns):
-                hint: str = drop(stays)
+                hint = Hint(hints.code(drop(stays)))
             else:
                 hint = put(name, found.hint)
-            if found.hint.startswith(DECODES) and found.stays and len(stays) < len(columns):
-                hint = f"{hint}; or {put(name, found.hint)}"
+            if _decodes(found.hint) and found.stays and len(stays) < len(columns):
+                hint |= put(name, found.hint)
             if found.asked:
                 lacks = any(_has_nulls(other) for _, other in columns)
                 hint = asked_hint(found._replace(lacks=lacks))
@@ -156,7 +159,7 @@ def frame_of(
         if isinstance(found, Ragged) or found.inner:
             raise UnsupportedTypeError(
                 f"{what} {found.why if isinstance(found, Ragged) else 'holds rows of numbers'}.",
-                Hint(f"{{tree:{apart}}}, which gives a tensor for each column"),
+                Hint(hints.tree(apart), _FOR_EACH_COLUMN),
             )
         if found.fill is None and found.nulls[0]:
             names = {other.dtype for _, other in columns if isinstance(other, Column)}
@@ -180,55 +183,53 @@ def _has_nulls(found: Found) -> bool:
 
 def asked_hint(found: Refused) -> Hint:
     """The hint for a column that is converted only if its dtype is named."""
-    if found.nulls:
-        again = f'{{again:x|dtype="{found.asked}", nulls={found.nulls}}}'
-        return Hint(again).before(found.hint)
+    dtype, remark = found.asked, found.hint.remark
+    if found.nulls is not None:
+        return Hint(hints.again(dtype=dtype, nulls=found.nulls), remark)
     if not found.lacks:
-        return Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
-    value = found.instead or ('"nan"' if DTYPES[found.asked].kind == "float" else "0")
-    return Hint(
-        f'{{again:x|dtype="{found.asked}", nulls={value}}}{found.hint} and replaces nulls; '
-        f'or {{again:x|dtype="{found.asked}", nulls="mask"}}'
-    )
+        return Hint(hints.again(dtype=dtype), remark)
+    value = found.instead
+    if value is None:
+        value = "nan" if DTYPES[dtype].kind == "float" else 0
+    replaced = Hint(hints.again(dtype=dtype, nulls=value), remark, " and replaces nulls")
+    return replaced | Hint(hints.again(dtype=dtype, nulls="mask"))
 
 
 def rows_hint(found: Ragged) -> Hint:
     """The hint for a column whose rows are lists of unequal lengths, and perhaps have nulls."""
     elements = found.elements
-    if DTYPES[elements.dtype].kind == "bool":
-        zero = "False"
-    else:
-        zero = "0"
-    own, asked = elements.dtype, elements.asked
+    zero = False if DTYPES[elements.dtype].kind == "bool" else 0
+    own, asked = [elements.dtype], elements.asked
     # Another dtype, to which it was cast for the value in place of nulls, the call in the hint does
     # not name.
-    value = _value_for(own) if elements.fill is None else zero
+    value = _value_for(elements.dtype) if elements.fill is None else zero
     # Also where they are replaced, because the code for a hint is a call of its own.
     lacks = elements.nulls[0] > 0
     if asked and lacks:
-        return Hint(
-            f'{{padded:x|dtype="{asked}", pad={zero}, nulls={value}}}, which pads them and '
-            "replaces nulls"
-        )
+        padded = hints.padded(dtype=asked, pad=zero, nulls=value)
+        return Hint(padded, ", which pads them and replaces nulls")
     if asked:
-        return Hint(f'{{padded:x|dtype="{asked}", pad={zero}}}, which pads them')
-    if lacks:
-        return Hint(
-            f'{{rows:x|ragged="rows", nulls={value}|{own}}}, which gives a list of tensors; '
-            f"or {{padded:x|pad={zero}, nulls={value}|{own}}}, which pads them"
-        )
-    return Hint(
-        f'{{rows:x|ragged="rows"|{own}}}, which gives a list of tensors; '
-        f"or {{padded:x|pad={zero}|{own}}}, which pads them"
-    )
+        return Hint(hints.padded(dtype=asked, pad=zero), _PADS)
+    filled = {"nulls": value} if lacks else {}
+    rows = Hint(hints.rows(own, ragged="rows", **filled), ", which gives a list of tensors")
+    return rows | Hint(hints.padded(own, pad=zero, **filled), _PADS)
 
 
-def _value_for(dtype: str) -> str:
-    """The code for a value in place of nulls."""
+_FOR_EACH_COLUMN = ", which gives a tensor for each column"
+_PADS = ", which pads them"
+
+
+def _decodes(code: ColumnCode) -> bool:
+    """Whether code decodes the images of a column."""
+    return code.remark == DECODED.remark
+
+
+def _value_for(dtype: str) -> object:
+    """A value in place of nulls."""
     kind = DTYPES[dtype].kind
     if kind == "bool":
-        return "False"
-    return '"nan"' if kind == "float" else "0"
+        return False
+    return "nan" if kind == "float" else 0
 
 
 def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
@@ -237,23 +238,14 @@ def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
     If it is `mixed` with others, their dtypes have none in common.
     """
     if found.unit == CODES:
-        value = NO_CODE
+        value: object = NO_CODE
     else:
         value = _value_for(found.dtype)
-    if not found.asked and mixed:
-        return Hint(
-            f'{{again:x|dtype="{{widest}}", nulls={value}}}, which replaces them; '
-            f'or {{again:x|dtype="{{widest}}", nulls="mask"}}'
-        )
-    if not found.asked:
-        return Hint(
-            f"{{again:x|nulls={value}|{found.dtype}}}, which replaces them; or "
-            f'{{again:x|nulls="mask"|{found.dtype}}}'
-        )
-    return Hint(
-        f'{{again:x|dtype="{found.asked}", nulls={value}}}, which replaces them; '
-        f'or {{again:x|dtype="{found.asked}", nulls="mask"}}'
-    )
+    if not found.asked and not mixed:
+        again = partial(hints.again, "call", [found.dtype])
+    else:
+        again = partial(hints.again, dtype=found.asked or hints.WIDEST)
+    return Hint(again(nulls=value), ", which replaces them") | Hint(again(nulls="mask"))
 
 
 def _dtype_of(
@@ -272,13 +264,11 @@ def _dtype_of(
         return common(names)
     first, second = _two(numbers)
     what = f"{_written(first[0])} is {first[1].dtype}, {_written(second[0])} is {second[1].dtype}"
-    each = ",".join(dict.fromkeys(column.dtype for _, column in numbers))
+    each = dict.fromkeys(column.dtype for _, column in numbers)
     error = LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
-        Hint(
-            f'{{dtype:"{{widest}}"}}, which each value must fit; '
-            f"or {{tree:{apart}||{each}}}, which gives a tensor for each column"
-        ),
+        Hint(hints.DtypeOf(hints.WIDEST), ", which each value must fit")
+        | Hint(hints.tree(apart, each), _FOR_EACH_COLUMN),
     )
     error.read_as = "float64"
     raise error
@@ -305,7 +295,8 @@ def _check_of(name: object, source: str, dtype: str, request: Request | None) ->
     try:
         return casting_scale(source, dtype, None if request is None else request.casting).check
     except LossyCastError as error:
-        raise LossyCastError(f"{error.message} - in column {_written(name)}", error.hint) from error
+        message = f"{error.message} - in column {_written(name)}"
+        raise LossyCastError(message, error.advice) from error
 
 
 def _written(name: object) -> str:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..core.layout import compact_strides
 from ..core.named_tuple import NamedTuple
 from ..errors import UnsupportedTypeError
+from ..hints import Hint
 from ..host import memory
 
 if TYPE_CHECKING:
@@ -384,7 +386,7 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
     kept = _readings.get(id(x))
     if kept is not None and kept.x() is x:
         if isinstance(kept.found, UnsupportedTypeError):
-            raise UnsupportedTypeError(kept.found.message, kept.found.hint)
+            raise UnsupportedTypeError(kept.found.message, kept.found.advice)
         return _keeping(kept.found, x)
     may_be_used_up = not is_read_again(type(x))
     if may_be_used_up and _leaves_streams.get():
@@ -393,14 +395,19 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
             "and only a conversion reads it.",
             "x.read_all()"
             if hasattr(type(x), "read_all")
-            else "pa.table(x), or pa.chunked_array(x) if it is a column",
+            else Hint(
+                hints.code("pa.table(x)"),
+                ", or ",
+                hints.code("pa.chunked_array(x)"),
+                " if it is a column",
+            ),
         )
     try:
         found = _of_stream(_given(x, x.__arrow_c_stream__))
     except UnsupportedTypeError as error:
         if may_be_used_up:
             # It is kept without its traceback, which has `x`.
-            _keep(x, UnsupportedTypeError(error.message, error.hint))
+            _keep(x, UnsupportedTypeError(error.message, error.advice))
         raise
     if may_be_used_up and found[1] and _is_used_up(x):
         _keep(x, found)

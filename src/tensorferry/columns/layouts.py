@@ -24,6 +24,7 @@ from .column import (
     WITHOUT_NULLS,
     WORDS,
     Column,
+    ColumnCode,
     Ragged,
     Refused,
 )
@@ -349,14 +350,16 @@ _TEXTS, _BYTES = ("u", "U", "vu"), ("z", "Z", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
 CATEGORIES = Refused(
     "holds categories, which are no numbers",
-    ", which gives their codes",
+    ColumnCode(remark=", which gives their codes"),
     stays=True,
     asked="int64",
     instead=NO_CODE,
 )
-ROUNDED = '{x}.astype("float64"), which rounds'
+ROUNDED = ColumnCode('x.astype("float64")', ", which rounds")
 _FRACTIONS = Refused(
-    "holds decimals with a fraction, which no dtype keeps", ", which rounds", asked="float64"
+    "holds decimals with a fraction, which no dtype keeps",
+    ColumnCode(remark=", which rounds"),
+    asked="float64",
 )
 DATES = "holds dates or durations, which are counts of a unit"
 _ROWS = "holds rows or fields, which are no numbers"
@@ -678,7 +681,8 @@ def _dates(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
     code = kind.format
     unit = _UNITS[code[2]]
     if not are_integers(asked):
-        return Refused(DATES, f", which counts {unit}", stays=True, asked="int64")
+        remark = ColumnCode(remark=f", which counts {unit}")
+        return Refused(DATES, remark, stays=True, asked="int64")
     short = code in ("tdD", "tts", "ttm")
     found = _numbers("int32" if short else "int64", spans, inner)
     zone = code.partition(":")[2]

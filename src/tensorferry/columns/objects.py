@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..core.named_tuple import NamedTuple
 from ..errors import UnsupportedTypeError
+from ..hints import Hint
 from ..host.numpy_dtypes import numpy_dtype
 from .interface import NUMBERS, bytes_at
 from .pieces import Bits, Missing, Piece, gone_in
@@ -213,7 +215,7 @@ def _present(kind: Type, span: Span) -> list[Any]:
     if reader is None:
         raise UnsupportedTypeError(
             f"Python has no objects for Arrow's format {code!r}.",
-            "pa.table(x), whose columns pyarrow reads",
+            Hint(hints.code("pa.table(x)"), ", whose columns pyarrow reads"),
         )
     return reader(kind, span)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..core.named_tuple import NamedTuple
 from ..errors import LossyCastError, UnsupportedTypeError
 from ..hints import Hint
@@ -279,7 +280,7 @@ class Decimals:
         values, fits = self._integers(words)
         if not fits.all():
             row = self._first + start + int(fits.argmin()) // each
-            hint = Hint('{again:x|dtype="float64"}, which rounds')
+            hint = Hint(hints.again(dtype="float64"), ", which rounds")
             error = LossyCastError(
                 f"decimal to {self._dtype}: the value at row {row} does not fit.", hint
             )

@@ -22,6 +22,7 @@ from .named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ..hints import Hint
     from .kinds import Kind
 
 __all__ = [
@@ -39,7 +40,7 @@ _NONE: Mapping[str, str] = {}
 _NO_KINDS_BY_DTYPE: Mapping[str, Kind] = {}
 _NO_KINDS_BY_AXES: Mapping[int, Kind] = {}
 _NO_WORDS: Mapping[str, tuple[str, ...]] = {}
-_NONE_WHY: Mapping[str, tuple[str, str | None]] = {}
+_NONE_WHY: Mapping[str, tuple[str, str | Hint | None]] = {}
 
 
 class Dtypes(NamedTuple):
@@ -258,7 +259,7 @@ class Objects(NamedTuple):
     reads_copies: bool = False
     value_kinds: frozenset[str] = frozenset()
     taken_kinds: frozenset[str] = frozenset()
-    abstract: Mapping[str, tuple[str, str | None]] = _NONE_WHY
+    abstract: Mapping[str, tuple[str, str | Hint | None]] = _NONE_WHY
     inside_only: frozenset[str] = frozenset()
     only_returned: frozenset[str] = frozenset()
     opaque: frozenset[str] = frozenset()

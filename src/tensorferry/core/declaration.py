@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from ..hints import Caller, Hint
 from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "Details",
     "VerbCall",
     "as_now",
+    "caller_of",
     "code_of",
 ]
 
@@ -203,7 +205,9 @@ class Declaration(Protocol):
         """The placement in ``device=``, if it is the framework's object for that; else ``None``."""
         ...
 
-    def misfit(self, placement: Placement, shape: tuple[int, ...], /) -> tuple[str, str] | None:
+    def misfit(
+        self, placement: Placement, shape: tuple[int, ...], /
+    ) -> tuple[str, str | Hint] | None:
         """Why a tensor of this shape cannot have the placement, what to do; ``None`` if it can."""
         ...
 
@@ -256,7 +260,9 @@ class Declared:
         """``None``, because only the framework has objects for placements."""
         return None
 
-    def misfit(self, _placement: Placement, _shape: tuple[int, ...], /) -> tuple[str, str] | None:
+    def misfit(
+        self, _placement: Placement, _shape: tuple[int, ...], /
+    ) -> tuple[str, str | Hint] | None:
         """``None``, because there are no placements."""
         return None
 
@@ -297,3 +303,9 @@ def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:
     return [
         found.get(id(each)) or found.setdefault(id(each), _AsNow(each)) for each in declarations
     ]
+
+
+def caller_of(function: str, target: Declaration) -> Caller:
+    """The call of a function with a target, for hints: with the dtypes that the target has now."""
+    dtypes = target.capabilities.dtypes
+    return Caller(function, target.name, dtypes.held, dtypes.absent_hint)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..errors import DeviceError, nearest, shown
+from ..hints import Hint
 
 if TYPE_CHECKING:
     import re
@@ -21,7 +23,11 @@ HOST = "cpu"
 
 _ALIASES = {"gpu": "cuda", "rocm": "cuda", "host": HOST}
 """Other names of kinds: JAX and TensorFlow say gpu, PyTorch and CuPy say cuda."""
-_HINT = 'device="cpu", or a kind and an index: device="cuda:1"'
+_HINT = Hint(
+    hints.keyword("device", "cpu"),
+    ", or a kind and an index: ",
+    hints.keyword("device", "cuda:1"),
+)
 
 
 def device_name(device: object) -> str:

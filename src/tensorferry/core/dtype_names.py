@@ -6,7 +6,9 @@ import sys
 from struct import calcsize
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..errors import UnsupportedTypeError, shown
+from ..hints import Hint
 from . import names
 from .dtypes import DTYPES, KEYWORDS, ORDINARY, find
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from .declaration import Declaration
 
-__all__ = ["asked", "code_of", "meanings_of", "name_of"]
+__all__ = ["asked", "convertible", "meanings_of", "name_of"]
 
 _LONG = f"int{8 * calcsize('l')}"
 """The dtype of C's ``long`` on this machine."""
@@ -206,7 +208,7 @@ def meanings_of(text: str) -> tuple[str, ...]:
 def _in_the_other_order(dtype: object, name: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
         f"{dtype!r} asks for bytes in the other order, and results are in the machine's.",
-        f'dtype="{name}"',
+        Hint(hints.keyword("dtype", name)),
     )
 
 
@@ -218,17 +220,17 @@ def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
         also = ""
     return UnsupportedTypeError(
         f"{text!r} means {' to some and '.join(meanings)} to others{also}.",
-        code_of(meanings),
+        hints.one_of([hints.keyword("dtype", name) for name in convertible(meanings)]),
     )
 
 
-def code_of(meanings: Sequence[str]) -> str:
-    """The code for a hint: ``dtype=`` with each of several dtypes that can be converted."""
-    return " or ".join(f'dtype="{name}"' for name in meanings if name in DTYPES)
+def convertible(meanings: Sequence[str]) -> list[str]:
+    """Those of several dtypes that can be converted."""
+    return [name for name in meanings if name in DTYPES]
 
 
-def _nearest(dtype: object) -> str:
-    """The hint's code, with the dtype whose name is most like the given one; empty if none is."""
+def _nearest(dtype: object) -> Hint:
+    """The hint with the dtype whose name is most like the given one."""
     from difflib import get_close_matches  # here, since only a mistyped name needs it
 
     if isinstance(dtype, str) and len(dtype) <= _LONGEST:
@@ -236,8 +238,8 @@ def _nearest(dtype: object) -> str:
         words = {name: (name,) for name in (*DTYPES, *KEYWORDS)} | _WORDS
         found = get_close_matches(written, words, n=1, cutoff=_ALIKE)
         if found:
-            return f'dtype="{words[found[0]][0]}"'
-    return 'dtype="float32", or the dtype of a tensor'
+            return Hint(hints.keyword("dtype", words[found[0]][0]))
+    return Hint(hints.keyword("dtype", "float32"), ", or the dtype of a tensor")
 
 
 _LONGEST = 80

@@ -10,6 +10,7 @@ from functools import cache
 from re import search
 from typing import TYPE_CHECKING, Literal
 
+from .. import hints
 from ..errors import LossyCastError
 from ..hints import Hint
 from .named_tuple import NamedTuple
@@ -22,6 +23,7 @@ __all__ = [
     "DTYPES",
     "FINITE",
     "ORDINARY",
+    "UNSAFE",
     "Check",
     "DType",
     "Kind",
@@ -226,6 +228,10 @@ FINITE = "finite"
 """For `casting_scale`: numbers take a dtype that nobody named, so none may become infinite."""
 
 
+UNSAFE = Hint(hints.keyword("casting", "unsafe"), " casts anyway")
+"""The hint for a cast that changes values."""
+
+
 @cache
 def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     """How an allowed cast checks each value.
@@ -262,8 +268,11 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     raise LossyCastError(
         f'casting="{casting}" does not permit {source} to {target}: not every value of {source} is '
         f"one of {target}.",
-        f'dtype="{target}", casting="same_value" keeps each value or raises; casting="unsafe" '
-        "casts anyway",
+        Hint(
+            hints.keywords(dtype=target, casting="same_value"),
+            " keeps each value or raises; ",
+            UNSAFE,
+        ),
     )
 
 
@@ -327,11 +336,10 @@ def common(names: Iterable[str]) -> str:
     if not holders:
         listed = ", ".join(sorted(found))
         is_complex = any(find(name).kind == "complex" for name in found)
-        hint = Hint(
-            '{dtype:"{widest_complex}"}'
-            if is_complex
-            else '{dtype:"{widest}"}, which each value must fit'
-        )
+        if is_complex:
+            hint = Hint(hints.DtypeOf(hints.WIDEST_COMPLEX))
+        else:
+            hint = Hint(hints.DtypeOf(hints.WIDEST), ", which each value must fit")
         error = LossyCastError(f"No dtype holds every value of {listed}.", hint)
         if is_complex:
             error.read_as = "complex128"

@@ -7,7 +7,9 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..errors import DeviceError, UnknownFrameworkError, nearest, shown
+from ..hints import Hint
 from . import names
 from .devices import HOST, device_name, kind_of
 from .dtype_names import name_of
@@ -75,9 +77,8 @@ def _canonical(framework: object) -> str:
     except UnknownFrameworkError as error:
         if isinstance(framework, str) and not names.registry.known():
             return framework  # without the registry, no name is known
-        if error.hint is not None:
-            error.hint = error.hint.replace("to=", "framework=")
-            error.args = (error.message, error.hint)
+        if error.advice is not None:
+            error.advise(error.advice.with_name("to", "framework"))
         raise
 
 
@@ -120,7 +121,8 @@ def _place(device: str) -> str:
     if meant is None:
         return name  # PyTorch takes devices that others bring
     raise DeviceError(
-        f"{device!r} is not the name of a device.", f'device="{meant}{name[len(kind) :]}"'
+        f"{device!r} is not the name of a device.",
+        Hint(hints.keyword("device", f"{meant}{name[len(kind) :]}")),
     )
 
 

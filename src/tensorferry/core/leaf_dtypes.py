@@ -7,7 +7,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..errors import UnsupportedTypeError, shown
+from ..hints import Hint
 from . import dtypes
 from .dtype_names import asked, name_of
 from .dtypes import KEYWORDS, KINDS, find
@@ -20,9 +22,7 @@ __all__ = [
     "DtypeRule",
     "dtype_of_leaf",
     "is_of_its_kind",
-    "mapping_in_code",
     "place_of_name",
-    "quoted",
     "rule_for_all",
     "rule_of",
     "rule_of_words",
@@ -61,13 +61,13 @@ class DtypeRule(NamedTuple):
             return None
         return (said.pop() if said else None,)
 
-    def as_code(self) -> str:
-        """The rule as a mapping, in code.
+    def as_mapping(self) -> dict[str, Choice]:
+        """The rule as a mapping, for a hint.
 
-        >>> rule_of({"float": "float16", "label": None}).as_code()
-        '{"label": None, "float": "float16"}'
+        >>> rule_of({"float": "float16", "label": None}).as_mapping()
+        {'label': None, 'float': 'float16'}
         """
-        return mapping_in_code(dict((*self.names, *self.kinds, *self.dtypes)))
+        return dict((*self.names, *self.kinds, *self.dtypes))
 
     @property
     def without_names(self) -> tuple[tuple[str, Choice], ...]:
@@ -208,12 +208,16 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
         if isinstance(value, Mapping):
             raise UnsupportedTypeError(
                 f"dtype= has a mapping under {shown(key)}, where a dtype belongs.",
-                f'dtype={{"{what}.*": "float32"}}, with dotted names for what lies deeper',
+                Hint(
+                    hints.keyword("dtype", {f"{what}.*": "float32"}),
+                    ", with dotted names for what lies deeper",
+                ),
             )
         choice = asked(value)
         if tables[where].setdefault(what, choice) != choice:
             raise UnsupportedTypeError(
-                f"dtype= says two things of {what}.", f'dtype={{"{what}": {quoted(choice)}}}'
+                f"dtype= says two things of {what}.",
+                Hint(hints.keyword("dtype", {what: choice})),
             )
     tables["kinds"] = {**kinds, **tables["kinds"]}
     return DtypeRule(**{where: tuple(table.items()) for where, table in tables.items()})
@@ -288,8 +292,8 @@ def _of_its_kind(choice: Choice) -> dict[str, Choice]:
 def with_choice(rule: DtypeRule, name: str, choice: Choice) -> DtypeRule:
     """The rule with another choice for one leaf.
 
-    >>> with_choice(rule_of("bfloat16"), "norm", "float32").as_code()
-    '{"norm": "float32", "float": "bfloat16"}'
+    >>> with_choice(rule_of("bfloat16"), "norm", "float32").as_mapping()
+    {'norm': 'float32', 'float': 'bfloat16'}
 
     Args:
         rule: What was asked for.
@@ -307,13 +311,13 @@ def with_choice(rule: DtypeRule, name: str, choice: Choice) -> DtypeRule:
     return rule._replace(names=(*names.items(), (key, choice)))
 
 
-def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
-    """The code for the value of ``dtype=`` that adds other choices for some leaves to a rule.
+def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str | dict[str, Choice]:
+    """The value of ``dtype=`` that adds other choices for some leaves to a rule.
 
     >>> with_others(rule_of("bfloat16"), [("int64", "label", "fit")])
-    '{"float": "bfloat16", "int64": "fit"}'
+    {'float': 'bfloat16', 'int64': 'fit'}
     >>> with_others(rule_of({"float": None}), [("float64", "x", "fit")])
-    '"fit"'
+    'fit'
 
     Args:
         rule: What was asked for.
@@ -324,7 +328,7 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
     kinds = {kind: choice for kind, choice in rule.kinds if choice is not None}
     others = list(others)
     if not (names or types or kinds) and {choice for *_, choice in others} == {dtypes.FIT}:
-        return quoted(dtypes.FIT)
+        return dtypes.FIT
     for dtype, name, choice in others:
         place, kind = place_of_name(tuple(names), name), find(dtype).kind
         if place is not None:
@@ -341,8 +345,8 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
         alone = set()
     for one in alone:
         if kinds == _of_its_kind(one):
-            return quoted(one)
-    return DtypeRule(tuple(names.items()), tuple(types.items()), tuple(kinds.items())).as_code()
+            return one
+    return {**names, **kinds, **types}
 
 
 def is_of_its_kind(dtype: str, other: str) -> bool:
@@ -368,7 +372,7 @@ def unknown_name(
     keys: Iterable[tuple[str, object]],
     names: Iterable[str],
     others: Iterable[tuple[str, object]] = (),
-) -> tuple[str, str] | None:
+) -> tuple[str, Hint] | None:
     """The message and the hint if a mapping has a name that no leaf has; ``None`` if it has none.
 
     Args:
@@ -401,7 +405,7 @@ def unknown_name(
         kept = {better if each == name else each: value for each, value in (*keys, *others)}
         return (
             f"{keyword}= has the name {shown(name)}, which no tensor has: {found}.",
-            f"{keyword}={mapping_in_code(kept)}" if better else f"{keyword}={quoted(choice)}",
+            Hint(hints.keyword(keyword, kept if better else choice)),
         )
     return None
 
@@ -445,21 +449,3 @@ def _kind_meant(name: str, near: Sequence[str]) -> str | None:
     return next(
         (each for each in get_close_matches(name, [*near, *words], n=1) if each in words), None
     )
-
-
-def mapping_in_code(mapping: Mapping[str, object]) -> str:
-    """The value of a keyword that takes a mapping from names, as code.
-
-    >>> mapping_in_code({"a": "int8", "b": 0})
-    '{"a": "int8", "b": 0}'
-    """
-    return (
-        "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in mapping.items()) + "}"
-    )
-
-
-def quoted(word: object) -> str:
-    """A value of a keyword as code."""
-    if not isinstance(word, str):
-        return repr(word)
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

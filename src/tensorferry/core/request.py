@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..errors import (
     ConversionError,
     DeviceError,
@@ -212,10 +213,9 @@ def _of_one(dtype: object) -> str | None:
     if dtype is None:
         return None
     if isinstance(dtype, (Mapping, DtypeRule)):
-        mapping = rule_of(dtype).as_code().replace("{", "{{").replace("}", "}}")
         raise UnsupportedTypeError(
             "dtype= of one tensor is one dtype; a mapping says which each leaf of a tree takes.",
-            Hint(f"{{tree:x|dtype={mapping}}}"),
+            Hint(hints.tree(dtype=rule_of(dtype).as_mapping())),
         )
     return asked(dtype)
 
@@ -317,5 +317,5 @@ def refuse_index(device: object) -> None:
         raise DeviceError(
             f"cpu:{host_index(device)} cannot be asked for: on the host, "
             "results are on its first device, cpu.",
-            'device="cpu", then to the other with its own framework',
+            Hint(hints.keyword("device", "cpu"), ", then to the other with its own framework"),
         )

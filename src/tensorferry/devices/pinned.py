@@ -17,6 +17,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import hints
 from ..core.sizes import size_text
 from ..errors import DeviceError, frames_of_ours
 
@@ -93,7 +94,7 @@ def block(nbytes: int, allocate: Callable[[], Tensor], *, required: bool) -> Ten
         size, why = size_text(nbytes), str(error).partition("\n")[0]
         if required:
             raise DeviceError(
-                f"{size} of host memory cannot be page-locked: {why}", "without pinned="
+                f"{size} of host memory cannot be page-locked: {why}", hints.without("pinned")
             ) from error
     if "pageable" not in _warned:
         _warned.add("pageable")

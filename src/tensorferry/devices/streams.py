@@ -21,7 +21,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from .. import hints
 from ..errors import DeviceError
+from ..hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -123,7 +125,7 @@ class Landed:
             where = ", ".join(place.device for (place, _), _ in self.parts)
             raise DeviceError(
                 f"This result is on {where}, which a forked child process cannot reach.",
-                'device="cpu", for what a forked child reads',
+                Hint(hints.keyword("device", "cpu"), ", for what a forked child reads"),
             )
         for (place, event), tensors in self.parts:
             stream = place.current

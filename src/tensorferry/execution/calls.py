@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
+from .. import hints
 from ..backends import fast_paths, registry, tracers
 from ..core.request import COLUMN_KEYWORDS, LABEL_KEYWORDS, refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
@@ -152,9 +153,8 @@ def _convert(
             conversion = _conversion_as(name, keywords, like)
         return convert_one(x, conversion)
     except ConversionError as error:
-        error.complete_hint(
-            function.__name__, name if conversion is None else conversion.target.name
-        )
+        target = name if conversion is None else conversion.target.name
+        error.complete_hint(registry.caller(function.__name__, target))
         raise
     except TypeError:
         refuse_unknown(function, keywords)
@@ -255,7 +255,9 @@ def _convert_several(
     The mask keeps its own dtype.
     """
     if out is not None:
-        raise UnsupportedTypeError("out= is one tensor, and this gives several.", "without out=")
+        raise UnsupportedTypeError(
+            "out= is one tensor, and this gives several.", hints.without("out")
+        )
     from .column_keywords import Rows, full_mask
 
     if isinstance(x, Rows):
@@ -289,7 +291,8 @@ def _refuse_of_rows(labels: LabelsBySource) -> None:
     if given is not None:
         keyword = "columns" if given.index is None else "index"
         raise UnsupportedTypeError(
-            f'{keyword}= labels one result, and ragged="rows" gives several.', f"without {keyword}="
+            f'{keyword}= labels one result, and ragged="rows" gives several.',
+            hints.without(keyword),
         )
 
 

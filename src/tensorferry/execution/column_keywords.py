@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from math import isfinite, isnan, prod
+from math import isnan, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
@@ -239,16 +240,15 @@ def apply_column_keywords(
     return Masked(filled, mask.reshape(()) if contents.is_one else mask)
 
 
-def _nulls_for(dtype: str, nulls: Any) -> str:
-    """The code for ``nulls=`` in a call with a dtype; empty if that does not have the value."""
+def _nulls_for(dtype: str, nulls: Any) -> object:
+    """The value of ``nulls=`` in a call with a dtype; ``None`` if that does not have the value."""
     if isinstance(nulls, str):
-        kept = nulls == "mask" or DTYPES[dtype].kind == "float"
-        return f'"{nulls}"' if kept else ""
+        return nulls if nulls == "mask" or DTYPES[dtype].kind == "float" else None
     try:
         value_in(dtype, nulls)
     except LossyCastError:
-        return ""
-    return in_code(nulls)
+        return None
+    return _plain(nulls)
 
 
 def _is_nan(nulls: object) -> bool:
@@ -431,7 +431,7 @@ def _refuse_of_tensor(x: Any, **keywords: object) -> None:
     raise UnsupportedTypeError(
         f"{given[0]}= is for columns of tables and for lists: "
         f"{an(info.framework)} tensor has {what}.",
-        Hint(f"{{again:x}}, without {given[0]}="),
+        Hint(hints.again(), ", ", hints.without(given[0])),
     )
 
 
@@ -443,28 +443,15 @@ def _refuse_of_table(kind: str, **keywords: object) -> None:
     """
     for name, value in keywords.items():
         if value is not None:
-            if isinstance(value, str):
-                written = f'"{value}"'
-            else:
-                written = in_code(value)
             raise UnsupportedTypeError(
                 f"{name}= is about the rows of one column, and {an(kind)} is several.",
-                Hint(f"{{tree:x|{name}={written}}}"),
+                Hint(hints.tree(**{name: _plain(value)})),
             )
 
 
-def in_code(number: Any) -> str:
-    """A number as code.
-
-    >>> in_code(1.5), in_code(float("nan"))
-    ('1.5', 'float("nan")')
-    """
-    if isinstance(number, np.generic):
-        plain = number.item()
-    else:
-        plain = number
-    is_odd = isinstance(plain, float) and not isfinite(plain)
-    return f'float("{plain}")' if is_odd else repr(plain)
+def _plain(value: Any) -> object:
+    """A value of a keyword, as one of Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _if_of_its_kind(like: str, dtype: str) -> str | None:
@@ -607,15 +594,15 @@ def _fill_nulls(
         dtype = becomes(found.dtype)
     else:
         dtype = becomes
-    if leaf:
-        also = f'{{"{found.dtype}": "float64"}}'
-    else:
-        also = '"float64"'
     is_nan = _is_nan(nulls)
-    hint = f"nulls={zero}" + (f', or dtype={also}, nulls="nan"' if is_nan else "")
+    hint = Hint(hints.keyword("nulls", zero))
+    if is_nan:
+        also = {found.dtype: "float64"} if leaf else "float64"
+        hint += ", or "
+        hint += hints.keywords(dtype=also, nulls="nan")
     if among_others and isinstance(nulls, bool) != (found.dtype == "bool") and not is_nan:
         # No value is one of booleans and of numbers.
-        hint = 'nulls="mask"'
+        hint = Hint(hints.keyword("nulls", "mask"))
     try:
         value = found.value_of(nulls, hint=hint)
         if (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn
 from ..backends.lists import look_at, members_of
@@ -20,7 +21,7 @@ from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError
-from ..hints import Hint
+from ..hints import Hint, quoted
 from ..host.numpy_dtypes import of_numpy
 from ..sequences.diagnostics import APART, DEEPEST, ROWS
 
@@ -92,7 +93,7 @@ def apply_to_list(
                 members_of(rows)  # which has the error for None, and for every other element
             raise UnsupportedTypeError(
                 "nulls= replaces None among numbers, and this list has tensors.",
-                Hint("{again:x}, without nulls="),
+                Hint(hints.again(), ", ", hints.without("nulls")),
             )
         if dtype is None or in_tree is not None:
             named = None
@@ -133,7 +134,7 @@ def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
         asked = {"dtype": plan.request.dtype}
     else:
         asked = {}
-    given = ", ".join(f"{name}={_code_of(value)}" for name, value in {**keywords, **asked}.items())
+    given = ", ".join(f"{name}={quoted(value)}" for name, value in {**keywords, **asked}.items())
     first_of_two = "[0]" if keywords.get("nulls") == "mask" else ""
     filled = Code(f"ferry.to_list({VALUE}, {given}){first_of_two}")
     if not plan.steps:
@@ -278,7 +279,7 @@ def _padded_tensors(
         places=places,
         value=value,
         lengths=[shape[0] if shape else 1 for shape in members.shapes],
-        code=Code(f"ferry.to_numpy({VALUE}, pad={_code_of(pad)}{asked})"),
+        code=Code(f"ferry.to_numpy({VALUE}, pad={quoted(pad)}{asked})"),
         stays=True,
     )
     return stacked, mask.reshape(*outer, *whole)
@@ -348,19 +349,18 @@ def _value(
     """
     number = float("nan") if isinstance(value, str) else value
     own = _dtype_of(numbers)
-    found, other = dtype_asked(dtype), '"float64"'
+    found = dtype_asked(dtype)
+    other: object = "float64"
     if in_tree is not None:
-        found, other = in_tree(own) if own else None, f'{{"{own}": "float64"}}'
+        found, other = in_tree(own) if own else None, {own: "float64"}
     held = found if found in DTYPES else own
     if held:
-        zero = "False" if held == "bool" else "0"
-        written = f"{keyword}={zero}, or dtype={other}, {keyword}={_code_of(value)}"
-        exact = value_in(
-            held,
-            number,
-            keyword,
-            written if isinstance(number, float) and not _is_float(held) else "",
-        )
+        hint = None
+        if isinstance(number, float) and not _is_float(held):
+            zero = False if held == "bool" else 0
+            floats = hints.keywords(**{"dtype": other, keyword: value})
+            hint = Hint(hints.keyword(keyword, zero), ", or ", floats)
+        exact = value_in(held, number, keyword, hint)
         if any(isinstance(each, np.generic) for each in numbers):
             return exact[()]  # among NumPy's scalars, it is one of them
     return number
@@ -368,15 +368,6 @@ def _value(
 
 def _is_float(dtype: str) -> bool:
     return DTYPES[dtype].kind in ("float", "complex")
-
-
-def _code_of(value: Any) -> str:
-    """A value as code: NaN and infinities have no literals."""
-    if isinstance(value, str):
-        return f'"{value}"'
-    if np.isfinite(value):
-        return repr(value)
-    return f'float("{value}")'
 
 
 def _dtype_of(numbers: list[Any]) -> str:

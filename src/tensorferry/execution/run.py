@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..backends import base, fast_paths, registry
 from ..core.devices import HOST, kind_of, same_place
 from ..core.dtypes import KEYWORDS
@@ -110,7 +111,12 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     if isinstance(out, TensorInfo):
         raise UnsupportedTypeError(
             "A TensorInfo describes a tensor, and has no memory to write to.",
-            Hint("without out=; {explain:x|out=out} says what would be done"),
+            Hint(
+                hints.without("out"),
+                "; ",
+                hints.call("explain", out=hints.code("out")),
+                " says what would be done",
+            ),
         )
     each = prepare(x, conversion, out)
     # If another thread has changed `x` meanwhile, the recipe may be one for another signature.

@@ -9,12 +9,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..backends import registry
 from ..core.devices import host_index
 from ..core.info import TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import LABEL_KEYWORDS, refuse_index, refuse_option
 from ..errors import ConversionError, UnsupportedTypeError, an
+from ..hints import Hint
 from .recipes import conversion_as
 
 if TYPE_CHECKING:
@@ -85,14 +87,13 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
         what = str(info.kind) or (
             info.framework if isinstance(like, TensorInfo) else type(like).__name__
         )
-        dtype = "; or like=np.asarray(like), which gives its dtype"
-        if isinstance(like, TensorInfo):
-            its_dtype = ""
-        else:
-            its_dtype = dtype
+        hint = Hint(hints.keyword("to", EXCHANGE), ", ", hints.without("like"))
+        if not isinstance(like, TensorInfo):
+            array = hints.keyword("like", hints.code("np.asarray(like)"))
+            hint |= Hint(array, ", which gives its dtype")
         raise UnsupportedTypeError(
             f"like= is {an(what)}, which only gives its memory: no result can be one.",
-            f'to="{EXCHANGE}", without like={its_dtype}',
+            hint,
         )
     if info.abstract is not None:
         abstract = registry.backend_named(info.framework).capabilities.objects.abstract
@@ -186,7 +187,7 @@ def writing_into(request: Request, out: object) -> Request:
     if info.framework != request.target:
         raise UnsupportedTypeError(
             f"out= is {an(info.framework)} tensor, the target is {request.target}.",
-            f"without out=, which makes a new {request.target} tensor",
+            hints.without("out") + f", which makes a new {request.target} tensor",
         )
     return request._replace(out=info)
 
@@ -206,11 +207,10 @@ def _describe(x: object, keyword: str) -> TensorInfo:
             name = registry.NAMES.get(x)
         else:
             name = None
-        instead = f'to="{name or EXCHANGE}", without like='
         if keyword == "like":
-            hint = instead
+            hint = Hint(hints.keyword("to", name or EXCHANGE), ", ", hints.without("like"))
         else:
-            hint = "without out=, which makes a new tensor"
+            hint = hints.without("out") + ", which makes a new tensor"
         raise UnsupportedTypeError(
             f"{keyword}= has to be a tensor. {error.message}", hint
         ) from error

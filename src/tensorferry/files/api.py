@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from .. import hints
+from ..backends import registry
 from ..execution.calls import by_name
+from ..hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -223,7 +226,7 @@ def load(
     if copy is False and not lazy:
         raise CopyRequiredError(
             "load reads tensors into memory of their own, so copy=False cannot be kept.",
-            "lazy=True, copy=False, for tensors over a map of the file",
+            Hint(hints.keywords(lazy=True, copy=False), ", for tensors over a map of the file"),
         )
     place = path_of(path, "open(path) and load(path)")
     contents = open_path(place, allow=frozenset(classes), partly=names is not None or bool(exclude))
@@ -351,7 +354,7 @@ def save(
             contents, place, to=to, shard=shard, ties=ties, verify=verify, overwrite=overwrite
         )
     except ConversionError as error:
-        error.complete_hint("save", EXCHANGE)
+        error.complete_hint(registry.caller("save", EXCHANGE))
         complete(error, Saved(tree, metadata or {}, places_in))
         raise
 

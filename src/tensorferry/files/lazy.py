@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FileFormatError
+from ..hints import Hint
 from .base.contents import Ref
 from .base.nesting import are_plain
 
@@ -169,7 +170,9 @@ class LazyTree(Mapping[Any, Any]):
         from .loading import loaded
 
         return loaded(
-            self._source, self._whole, "a part of it, or .reference() for another process"
+            self._source,
+            self._whole,
+            lambda _: Hint("a part of it, or .reference() for another process"),
         )
 
     def _look(self, node: Any) -> str:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..backends.fast_paths import NOT_ACCEPTED, no_path, paths_to
-from ..backends.registry import backend_named, canonical, ready
+from ..backends.registry import backend_named, caller, canonical, ready
 from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
-from ..core.leaf_dtypes import dtype_of_leaf, quoted, unknown_name, why_idle
+from ..core.leaf_dtypes import dtype_of_leaf, unknown_name, why_idle
 from ..core.names import EXCHANGE
 from ..core.request import make_request
 from ..core.sizes import size_text
@@ -33,6 +34,7 @@ from ..errors import (
 )
 from ..execution.recipes import conversion_of
 from ..execution.run import convert, foresee, prepare_described
+from ..hints import Hint
 from ..host.free_memory import free_memory
 from ..host.numpy_dtypes import numpy_dtype
 from .base.contents import BLOCKS, NOTHING, Ref, Special
@@ -160,10 +162,11 @@ class Source:
             return
         if self.is_left_out(self.tree):
             self.known(self.tree.name)
-        hint = "strict=False, which leaves it out, with a warning"
+        unstrict = Hint(hints.keyword("strict", False))
+        hint = unstrict + ", which leaves it out, with a warning"
         if len(left) <= _SHOWN and not self._are_in_lists(left):
-            globs = ", ".join(map(quoted, [*self.asked["exclude"], *map(escape, left)]))
-            hint = f"exclude=[{globs}], which leaves it out; or strict=False"
+            globs = [*self.asked["exclude"], *map(escape, left)]
+            hint = Hint(hints.keyword("exclude", globs), ", which leaves it out") | unstrict
         raise FormatLimitError(f"{self.path} holds what cannot be loaded: {_reasons(left)}.", hint)
 
     def _are_in_lists(self, left: Mapping[str, str]) -> bool:
@@ -368,8 +371,9 @@ class Source:
                 dtypes={name: stored.dtype},
                 names=frozenset((*self.tensors, *self.others, *named_values(self.tree))),
             )
-            error.hint = uncast(error, given, name, self.asked["to"])
-            error.complete_hint("load", self.asked["to"])
+            called = caller("load", self.asked["to"])
+            error.advise(uncast(error, given, name, called))
+            error.complete_hint(called)
         ask_for_all(self.rule, errors)
         # The error of a column of a table has its name already.
         ends = [f" - at {name!r}" for _, name in errors]
@@ -378,7 +382,7 @@ class Source:
             for (error, _), end in zip(errors, ends, strict=True)
         ]
         return [
-            type(error)(message, error.hint)
+            type(error)(message, error.advice)
             for (error, _), message in zip(errors, messages, strict=True)
         ]
 
@@ -435,20 +439,25 @@ def _can_adopt(own: Array, conversion: Conversion) -> bool:
         return False
 
 
-_HINT = "lazy=True, which reads what is used; or names=[{name}], for a part of it"
+def _lazily_or_in_part(name: str) -> Hint:
+    lazily = Hint(hints.keyword("lazy", True), ", which reads what is used")
+    return lazily | Hint(hints.keyword("names", [name]), ", for a part of it")
+
+
 _AHEAD = 64 << 20
 """How many bytes are read before they are converted, if conversions do not take over memory."""
 _POINTER = 8
 """What an element of a Python list takes at least."""
 
 
-def loaded(source: Source, node: Any, hint: str = _HINT) -> Any:
+def loaded(source: Source, node: Any, hint: Callable[[str], Hint] = _lazily_or_in_part) -> Any:
     """A node of a file's tree in plain containers, whose tensors have memory of their own.
 
     Args:
         source: The file.
         node: The node.
-        hint: What to do instead, if that is more than the memory that is free.
+        hint: Gives what to do instead, if that is more than the memory that is free, by the name
+            of the smallest tensor.
 
     Warns:
         UserWarning: Something is left out.
@@ -467,7 +476,7 @@ def loaded(source: Source, node: Any, hint: str = _HINT) -> Any:
     return result
 
 
-def _read(source: Source, names: Iterable[str], hint: str) -> dict[str, Any]:
+def _read(source: Source, names: Iterable[str], hint: Callable[[str], Hint]) -> dict[str, Any]:
     """Tensors by name; tied names have one object."""
     alike: dict[Hashable, list[str]] = {}
     for name in names:
@@ -526,7 +535,9 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
         raise TreeError(f"{len(told):,} tensors of {source.path} cannot be converted:", told)
 
 
-def _refuse_what_is_too_large(source: Source, wanted: Mapping[str, Stored], hint: str) -> bool:
+def _refuse_what_is_too_large(
+    source: Source, wanted: Mapping[str, Stored], hint: Callable[[str], Hint]
+) -> bool:
     """Raise before anything is read; gives whether conversions need memory beside the tensors'.
 
     Raises:
@@ -543,7 +554,7 @@ def _refuse_what_is_too_large(source: Source, wanted: Mapping[str, Stored], hint
         raise NotEnoughMemoryError(
             f"{source.path} takes {size_text(needed)} of memory as it is to be loaded, and "
             f"{size_text(free)} are free.",
-            hint.format(name=quoted(escape(min(sizes, key=sizes.__getitem__)))),
+            hint(escape(min(sizes, key=sizes.__getitem__))),
         )
     return copies
 

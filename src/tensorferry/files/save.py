@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mmap import mmap
 
     from ..backends.nodes import Node
+    from ..hints import Hint
 
 __all__ = ["contents_of", "places_in"]
 
@@ -171,11 +172,12 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
 
 def _refusal(error: ConversionError, node: Any, path: str) -> ConversionError:
     """The error for something that is neither a tensor nor a plain value, with its place."""
-    message, hint = error.message, None
-    if error.hint != TAKEN and not isinstance(node, UNCALLED) and not has_no_numbers(node):
-        hint = hint_for_leaf(error.hint, path, _dotted(path))
+    message = error.message
+    hint: str | Hint | None = None
+    if error.advice != TAKEN and not isinstance(node, UNCALLED) and not has_no_numbers(node):
+        hint = hint_for_leaf(error.advice, path, _dotted(path))
     elif path != "$" or isinstance(node, UNCALLED):
-        hint = _instead(node, path) or hint_for_leaf(error.hint, path, _dotted(path))
+        hint = _instead(node, path) or hint_for_leaf(error.advice, path, _dotted(path))
     else:
         message += " A file holds tensors, plain values, and dicts, lists and tuples of them."
     return type(error)(message if path == "$" else f"{message} - at {path}", hint)
@@ -332,7 +334,7 @@ def _value_code(value: Any, path: str) -> str:
     try:
         Held(value)
     except ConversionError as error:
-        return hint_for_leaf(error.hint, path, _dotted(path)) or _code(path)
+        return str(hint_for_leaf(error.advice, path, _dotted(path)) or _code(path))
     return _code(path)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .. import hints
 from ..backends import fast_paths, registry
 from ..backends.base import Backend
 from ..core import dtypes
@@ -29,6 +30,7 @@ from ..errors import (
 )
 from ..execution.recipes import conversion_as
 from ..execution.run import convert, foresee
+from ..hints import Hint
 from ..host.numpy_dtypes import numpy_dtype
 from ..trees.containers import is_used_up, may_hold
 from ..trees.leaves import leaf_rule
@@ -415,7 +417,7 @@ class Flat:
         try:
             return foresee(number, conversion_as(self.outer)).plan.result.dtype
         except LossyCastError as error:
-            error.hint = self.hint_of(number)
+            error.advise(self.hint_of(number))
             raise placed(error, f"a number in the result of {self.source.name}") from None
 
     def hint_of(self, number: Any) -> str:
@@ -471,7 +473,7 @@ class Flat:
                 owner = registry.backend_of(leaf).name
                 raise UnsupportedTypeError(
                     f"{self.source.name} is {self.inner.name}'s, and gave a tensor of {owner}'s.",
-                    f'convert(x, "{self.inner.name}") where it returns',
+                    Hint(hints.code(f'convert(x, "{self.inner.name}")'), " where it returns"),
                 )
             refused = refusal_of(type(leaf))
             if refused is not None:

@@ -274,9 +274,9 @@ class Function:
                 return convert(tensor, conversion_as(flat.inner.name, dtype=flat.source.dtype))
             if isinstance(error, LossyCastError):
                 if flat.source.dtype is None:
-                    error.hint = flat.fit
+                    error.advise(flat.fit)
                 else:
-                    error.hint = None
+                    error.advise(None)
             raise placed(error, f"{flat.path(index)} of {flat.source.name}") from None
 
     def _called(self, inside: Sequence[Any]) -> Sequence[Any]:
@@ -332,9 +332,9 @@ class Function:
                     fits = None
                 refused = results[len(left)]
                 if is_number(refused):
-                    error.hint = flat.hint_of(refused)
+                    error.advise(flat.hint_of(refused))
                 else:
-                    error.hint = fits
+                    error.advise(fits)
             if not self.rules:
                 place = flat.tree.path(len(left))
             else:

@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from .. import hints
 from ..backends import registry, tracers
 from ..core.names import EXCHANGE
 from ..errors import (
@@ -20,6 +21,7 @@ from ..errors import (
 )
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
+from ..hints import Hint
 from ..trees.leaves import leaf_rule
 from ..trees.structure import placed
 from ..trees.walk import take_apart
@@ -287,9 +289,9 @@ class Wrapped:
                     )
                 except ConversionError as error:
                     if isinstance(error, GradientError):
-                        error.hint = "x.detach() first"
+                        error.advise(Hint(hints.code("x.detach()"), " first"))
                     if isinstance(error, LossyCastError):
-                        error.hint = fit(self.inner)
+                        error.advise(fit(self.inner))
                     raise placed(
                         error, f"{path_of(structure, index)} of {self.source.name}"
                     ) from None
@@ -495,12 +497,14 @@ def canonical(keyword: str, framework: object) -> str:
             f"{keyword} must be a framework (its name, or its module), not {shown(framework)}"
         ) from None
     except UnknownFrameworkError as error:
-        if error.hint is None:
-            hint = None
-        else:
-            hint = str(error.hint).replace("to=", f"{keyword}=", 1)
-        if hint is not None and ", " in hint:  # a device or dtype, for which `wrap` has no keyword
-            hint = " or ".join(f'{keyword}="{each}"' for each in registry.known() if brings(each))
+        hint = error.advice
+        if hint is not None:
+            hint = hint.with_name("to", keyword)
+        if hint is not None and ", " in str(hint):
+            # It names a device or a dtype, for which `wrap` has no keyword.
+            hint = hints.one_of(
+                [hints.keyword(keyword, each) for each in registry.known() if brings(each)]
+            )
         raise UnknownFrameworkError(error.message, hint) from None
 
 

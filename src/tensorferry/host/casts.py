@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import ORDINARY, cuts_off, find, is_misrounded
+from .. import hints
+from ..core.dtypes import ORDINARY, UNSAFE, cuts_off, find, is_misrounded
 from ..errors import LossyCastError
 from ..hints import Hint
 from . import memory, subnormals
@@ -310,37 +311,37 @@ def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, ch
     raise error
 
 
-def _why_lost(value: Any, name: str, dtype: str) -> tuple[str, str]:
+def _why_lost(value: Any, name: str, dtype: str) -> tuple[str, Hint]:
     """Why a cast does not keep a value, and the hint."""
     before, after = find(name), find(dtype)
     if before.kind == "complex" and after.kind != "complex" and value.imag:
-        array = "to_numpy({leaf})"
+        real, size = _of_array("to_numpy(x).real"), _of_array("np.abs(to_numpy(x))")
         return (
             f"has an imaginary part, which {dtype} has not",
-            Hint(
-                f"{array}.real in its place, which leaves those parts out; "
-                f"or np.abs({array}) in its place"
-            ),
+            Hint(real, ", which leaves those parts out") | Hint(size),
         )
     if before.kind != "float" or after.kind not in ("int", "uint"):
-        return "does not fit", 'casting="unsafe" casts anyway'
+        return "does not fit", Hint(UNSAFE)
     if not np.isfinite(value):
         return "is NaN or infinite, which no integer is", _finite(name)
     if float(value).is_integer():
-        return "does not fit", 'casting="unsafe" casts anyway'
+        return "does not fit", Hint(UNSAFE)
     return (
         "has a fraction, which no integer has",
-        Hint(
-            f'casting="unsafe" cuts fractions off; or np.rint({_as_array(name)}) in its place, '
-            "which rounds"
-        ),
+        Hint(hints.keyword("casting", "unsafe"), " cuts fractions off")
+        | Hint(_of_array(f"np.rint({_as_array(name)})"), ", which rounds"),
     )
+
+
+def _of_array(text: str) -> Hint:
+    """Code for an array, which stands in the place of the tensor."""
+    return Hint(hints.code(text, numbered=True), " in its place")
 
 
 def _as_array(name: str) -> str:
     """The code for an array of a tensor of a dtype, in which NumPy computes."""
     wider = "" if name in ORDINARY else ', dtype="float32"'
-    return f"to_numpy({{leaf}}{wider})"
+    return f"to_numpy(x{wider})"
 
 
 def _finite(name: str) -> Hint:
@@ -349,10 +350,9 @@ def _finite(name: str) -> Hint:
     An unsafe cast makes numbers of them.
     """
     array = _as_array(name)
-    return Hint(
-        f"np.nan_to_num({array}, posinf=0, neginf=0) in its place, which makes 0 of them; "
-        f"or {array}[np.isfinite({array})], which leaves them out"
-    )
+    zeros = _of_array(f"np.nan_to_num({array}, posinf=0, neginf=0)")
+    others = hints.code(f"{array}[np.isfinite({array})]", numbered=True)
+    return Hint(zeros, ", which makes 0 of them") | Hint(others, ", which leaves them out")
 
 
 def _all_inside(source: Array, dtype: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..core import dtypes
 from ..core.declaration import NO_DETAILS, VALUE, VerbCall, code_of
 from ..core.devices import HOST
@@ -17,6 +18,7 @@ from ..core.kinds import APART, BIT_PACKED, PLAIN, kind_named
 from ..core.layout import compact_strides, packed_strides
 from ..core.names import EXCHANGE_NUMBERS
 from ..errors import CopyRequiredError
+from ..hints import Hint
 from .plan import Plan
 from .step import Path, Step
 
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from ..core.request import Request
 
 __all__ = ["PlanBuilder", "as_of_object", "completed"]
+
+
+_SHARES_WHERE_IT_CAN = Hint(
+    hints.keyword("copy", None), " (the default) shares where it can and copies where it must"
+)
 
 
 class PlanBuilder:
@@ -146,13 +153,13 @@ class PlanBuilder:
         # What is copied when it is adopted is the target's own, and is in no memory of ours.
         self.allocated = self.allocated or (is_copy and verb != "adopt")
 
-    def refuse_copy(self, reasons: list[str], hint: str = "") -> None:
+    def refuse_copy(self, reasons: list[str], hint: Hint | None = None) -> None:
         """Raise if ``copy=False`` was asked for; memory would be copied for these reasons."""
         if self.request.copy is False:
             raise CopyRequiredError(
                 f"{self.source.name} to {self.target.name} cannot share this memory: "
                 f"{'; '.join(reasons)}.",
-                hint or "copy=None (the default) shares where it can and copies where it must",
+                hint or _SHARES_WHERE_IT_CAN,
             )
 
     def _info_of_remark(self) -> TensorInfo:

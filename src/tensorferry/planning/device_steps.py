@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..core import dtypes
 from ..core.declaration import NO_DETAILS, VALUE, Details, VerbCall, code_of
 from ..core.devices import HOST, kind_of, same_place
@@ -15,6 +16,7 @@ from ..core.kinds import PLAIN, kind_named
 from ..core.layout import spans
 from ..core.request import OVERLAPS
 from ..errors import DeviceError, LossyCastError
+from ..hints import Hint
 from . import host_steps, rules
 from .step import Path
 
@@ -99,7 +101,7 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
     if unseen and plan.check:
         raise LossyCastError(
             f"{plan.now.dtype} to {plan.dtype} has to look at each value: {unseen}.",
-            f'dtype="{plan.dtype}", casting="unsafe"',
+            Hint(hints.keywords(dtype=plan.dtype, casting="unsafe")),
         )
     caster = ""
     if not unseen and not agrees(plan, by):
@@ -173,7 +175,7 @@ def refuse_pinned(plan: PlanBuilder) -> None:
         raise DeviceError(
             "pinned=True asks for page-locked memory of the host, "
             f"and the result is on {plan.device}.",
-            'device="cpu", or without pinned=',
+            Hint(hints.keyword("device", HOST), ", or ", hints.without("pinned")),
         )
     if host_steps.pinner(plan) is None and not plan.now.pinned:
         sides = dict.fromkeys([plan.source.name, plan.target.name])
@@ -181,7 +183,8 @@ def refuse_pinned(plan: PlanBuilder) -> None:
             who = f"Neither {' nor '.join(sides)} can"
         else:
             who = f"{plan.source.name} cannot"
-        raise DeviceError(f"{who} lock memory.", "without pinned=, or go over a framework that can")
+        hint = hints.without("pinned") + ", or go over a framework that can"
+        raise DeviceError(f"{who} lock memory.", hint)
 
 
 # -- from device to device ----------------------------------------------------------------------

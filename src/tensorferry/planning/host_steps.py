@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..core.declaration import NO_DETAILS, VALUE, Code, Details, VerbCall, code_of
 from ..core.devices import HOST, same_place
 from ..core.kinds import PLAIN
 from ..core.request import PINNED
 from ..errors import ShapeError, an
+from ..hints import Hint
 from . import rules
 from .step import Path
 
@@ -134,8 +136,8 @@ def refuse_to_share(plan: PlanBuilder, found: list[str], share: bool, reason: st
         plan.refuse_copy(found)
     elif not share and not plan.allocated and plan.request.copy is False:
         detached = detached_in_hint(plan.source, plan.source_info)
-        hint = f'convert({detached}, "{plan.target.name}", copy=False), whose writes show in x'
-        plan.refuse_copy([reason], hint)
+        call = hints.code(f'convert({detached}, "{plan.target.name}", copy=False)')
+        plan.refuse_copy([reason], Hint(call, ", whose writes show in ", hints.code("x")))
 
 
 def detached_in_hint(source: Declaration, info: TensorInfo) -> str:
@@ -347,7 +349,7 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
         raise ShapeError(
             f"index= has {_counted(len(given.index), 'label')}, and the result has "
             f"{_counted(rows, 'row')}.",
-            "without index=",
+            hints.without("index"),
         )
     if given.names is None:
         return
@@ -356,13 +358,13 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
             "columns= names the columns of a table. A tensor with one axis becomes a column of "
             f"{target.name}, whose "
             "name is set by its method rename.",
-            "without columns=",
+            hints.without("columns"),
         )
     if len(given.names) != columns:
         raise ShapeError(
             f"columns= has {_counted(len(given.names), 'name')}, and the result has "
             f"{_counted(columns, 'column')}.",
-            "without columns=",
+            hints.without("columns"),
         )
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..core.declaration import as_now
 from ..core.devices import HOST, kind_of, same_place
 from ..core.kinds import PLAIN, kind_named
 from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
+from ..hints import Hint
 from . import device_steps, host_steps, preconditions, rules
 from .builder import PlanBuilder, completed
 from .step import Path
@@ -208,7 +210,12 @@ def _leave_graph(plan: PlanBuilder) -> None:
         by_hand = host_steps.detached_in_hint(plan.source, plan.now)
         raise GradientError(
             f"This tensor requires grad, and {plan.target.name} would leave its autograd graph.",
-            f'grad="detach" (the default), or {by_hand} first',
+            Hint(
+                hints.keyword("grad", "detach"),
+                " (the default), or ",
+                hints.code(by_hand),
+                " first",
+            ),
         )
     if plan.now.kind == kind_named(plan.source.capabilities.gradients.parameter):
         kind = PLAIN

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..core.devices import HOST, kind_of, same_place
 from ..core.dtypes import DTYPES, find, fit
 from ..core.layout import AXES
-from ..core.leaf_dtypes import quoted
 from ..core.request import LEAVE, PINNED
 from ..errors import (
     CopyRequiredError,
@@ -61,7 +61,7 @@ def refuse_abstract(
             if option in target.capabilities.options.finishers or option == PINNED:
                 raise UnsupportedTypeError(
                     f"{option}=True needs values, and this {source.name} object has none: {why}.",
-                    f"without {option}=",
+                    hints.without(option),
                 )
         return
     raise UnsupportedTypeError(f"This {source.name} object has no values to convert: {why}.", hint)
@@ -104,7 +104,7 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
         raise ShapeError(
             f"What {exchange.name} holds has at least {fewest} axis, and this tensor has "
             f"{len(info.shape)}.",
-            Hint("{lone:to_numpy(x).reshape(1)}"),
+            Hint(hints.Lone("to_numpy(x).reshape(1)")),
         )
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)
@@ -121,22 +121,23 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
         # Not every source can be reshaped, but what has too many axes even for an array has no
         # other form.
         if is_table:
-            code = f"to_numpy(x).reshape({shape}), {leaves_out}"
+            hint = Hint(hints.code(f"to_numpy(x).reshape({shape})"), f", {leaves_out}")
         elif info.kind.joined_by:
             raise ShapeError(
                 f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has "
                 f"{len(info.shape)}.",
-                Hint("{tree:x}, which converts each"),
+                Hint(hints.tree(), ", which converts each"),
             )
         else:
             function = source.capabilities.memory.reshape
             code = f"{function}(x, {shape})" if function else f"x.reshape({shape})"
+            hint = Hint(hints.code(code))
             if len(longer) <= most:
-                code += f", {leaves_out}"
+                hint += f", {leaves_out}"
         raise ShapeError(
             f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has "
             f"{len(info.shape)}.",
-            code,
+            hint,
         )
 
 
@@ -170,35 +171,34 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         raise _no_such_dtype(info.dtype, source)
     if info.requires_grad and not caps.gradients.graph:
         raise UnsupportedTypeError(
-            f"{source.name} tensors are in no autograd graph.", _described(requires_grad=False)
+            f"{source.name} tensors are in no autograd graph.",
+            Hint(hints.described(requires_grad=False)),
         )
     if (info.conjugate or info.negative) and not caps.memory.lazy_bits:
         raise UnsupportedTypeError(
-            f"{source.name} has no lazy bits.", _described(conjugate=False, negative=False)
+            f"{source.name} has no lazy bits.",
+            Hint(hints.described(conjugate=False, negative=False)),
         )
     if info.swapped and not caps.memory.host_array:
         raise UnsupportedTypeError(
-            f"{source.name} has the machine's byte order only.", _described(swapped=False)
+            f"{source.name} has the machine's byte order only.",
+            Hint(hints.described(swapped=False)),
         )
     if info.shards > 1 and not caps.devices.shards:
         raise UnsupportedTypeError(
-            f"{source.name} tensors lie on one device each.", _described(shards=1)
+            f"{source.name} tensors lie on one device each.", Hint(hints.described(shards=1))
         )
     _refuse_contradiction(info, caps.devices)
     if info.abstract is None and not caps.devices.include(kind_of(info.device)):
         raise DeviceError(
             f"{source.name} does not support {info.device}, only {', '.join(known)}.",
-            _described(device=known[0]),
+            Hint(hints.described(device=known[0])),
         )
     if info.abstract is None and info.dtype in source.device_facts(kind_of(info.device)).absent:
         raise UnsupportedTypeError(
-            f"{source.name} has no {info.dtype} on {info.device}.", _described(device="cpu")
+            f"{source.name} has no {info.dtype} on {info.device}.",
+            Hint(hints.described(device="cpu")),
         )
-
-
-def _described(**fields: object) -> str:
-    """The hint for another description."""
-    return f"x._replace({', '.join(f'{name}={quoted(value)}' for name, value in fields.items())})"
 
 
 def _held(dtype: str, held: Collection[str]) -> str:
@@ -214,7 +214,7 @@ def _no_such_dtype(name: str, source: Declaration) -> UnsupportedTypeError:
         )
     return UnsupportedTypeError(
         f"{source.name} has no {name}.",
-        _described(dtype=_held(name, source.capabilities.dtypes.held)),
+        Hint(hints.described(dtype=_held(name, source.capabilities.dtypes.held))),
     )
 
 
@@ -228,28 +228,34 @@ def _refuse_contradiction(info: TensorInfo, devices: Devices) -> None:
     if info.requires_grad and kind not in ("float", "complex"):
         raise UnsupportedTypeError(
             f"{info.dtype} has no gradients: only floats and complex numbers require grad.",
-            f"{_described(requires_grad=False)}, or {_described(dtype='float32')}",
+            Hint(
+                hints.described(requires_grad=False),
+                ", or ",
+                Hint(hints.described(dtype="float32")),
+            ),
         )
     if info.conjugate and kind != "complex":
         raise UnsupportedTypeError(
             f"A conjugate bit is for complex numbers, and {info.dtype} is not.",
-            f"{_described(conjugate=False)}, or {_described(dtype='complex64')}",
+            Hint(
+                hints.described(conjugate=False), ", or ", Hint(hints.described(dtype="complex64"))
+            ),
         )
     if kind_of(info.device) == HOST:
         return
     if devices.include(HOST):
-        elsewhere = f", or {_described(device=HOST)}"
+        elsewhere = Hint(", or ", Hint(hints.described(device=HOST)))
     else:
-        elsewhere = ""
+        elsewhere = Hint()
     if info.memory_map:
         raise UnsupportedTypeError(
             f"A mapped file is in host memory, and this tensor is on {info.device}.",
-            f"{_described(memory_map=False)}{elsewhere}",
+            Hint(hints.described(memory_map=False), elsewhere),
         )
     if info.pinned and not devices.offloads:
         raise UnsupportedTypeError(
             f"Page-locked memory is in host memory, and this tensor is on {info.device}.",
-            f"{_described(pinned=False)}{elsewhere}",
+            Hint(hints.described(pinned=False), elsewhere),
         )
 
 
@@ -270,7 +276,7 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
         why = target.capabilities.objects.abstract.get(
             out.abstract, (f"it is {out.abstract}", None)
         )[0]
-        raise UnsupportedTypeError(f"out= cannot be written: {why}.", "without out=")
+        raise UnsupportedTypeError(f"out= cannot be written: {why}.", hints.without("out"))
     able, usual = target.capabilities.memory.out, target.capabilities.memory.writable
     assignable = out.kind.name in target.capabilities.objects.value_kinds
     writable = assignable or (usual if out.writable is None else out.writable)
@@ -281,40 +287,43 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
             what = f"{target.name} results are not memory to write to"
         if not usual:
             what = f"{target.name} tensors are immutable"
-        raise UnsupportedTypeError(f"out= cannot be written: {what}.", "without out=")
+        raise UnsupportedTypeError(f"out= cannot be written: {what}.", hints.without("out"))
     if target.capabilities.objects.reads(out.kind):
         raise UnsupportedTypeError(
-            f"out= cannot be written: {an(str(out.kind))} has no memory of its own.", "without out="
+            f"out= cannot be written: {an(str(out.kind))} has no memory of its own.",
+            hints.without("out"),
         )
     if out.overlaps_itself:
         raise UnsupportedTypeError(
             "out= cannot be written: several of its elements lie in one place (broadcast, or "
             "windows overlap).",
-            "without out=",
+            hints.without("out"),
         )
     if out.requires_grad:
         raise GradientError(
-            "out= requires grad: writing into it would bypass autograd.", "out=out.detach()"
+            "out= requires grad: writing into it would bypass autograd.",
+            Hint(hints.keyword("out", hints.code("out.detach()"))),
         )
     if out.shape != info.shape:
         raise ShapeError(
             f"out= has shape {out.shape}, the source has {info.shape}.",
-            f"out=out.reshape({info.shape})"
+            Hint(hints.keyword("out", hints.code(f"out.reshape({info.shape})")))
             if out.size == info.size and out.is_compact
-            else "without out=",
+            else hints.without("out"),
         )
     if request.device is not None and not same_place(out.device, request.device):
         raise DeviceError(
-            f"out= is on {out.device}, and device= asks for {request.device}.", "without device="
+            f"out= is on {out.device}, and device= asks for {request.device}.",
+            hints.without("device"),
         )
     for option in request.options:
         if option in target.capabilities.options.finishers or (option == PINNED and not out.pinned):
             raise UnsupportedTypeError(
                 f"out= is written into where it lies, and {option}=True asks for other memory.",
-                f"without {option}=; or without out=",
+                hints.without(option) | hints.without("out"),
             )
     if request.copy is False:
         raise CopyRequiredError(
             "out= is written into, which is a copy; copy=False asks for none.",
-            "without copy=; or without out=",
+            hints.without("copy") | hints.without("out"),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, meant
 from ..core.info import is_many
@@ -90,7 +91,8 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
             asked = target_dtype(info, request._replace(out=None), target)
         if asked not in (None, request.out.dtype):
             raise LossyCastError(
-                f"out= is {request.out.dtype}, and dtype= asks for {asked}.", "without dtype="
+                f"out= is {request.out.dtype}, and dtype= asks for {asked}.",
+                hints.without("dtype"),
             )
         return request.out.dtype
     if request.dtype not in (None, *dtypes.KEYWORDS):
@@ -158,14 +160,14 @@ def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) 
     else:
         remedy = ""
     if weak in caps.dtypes.held:
-        wide = f'dtype="{weak}"'
+        wide = Hint(hints.keyword("dtype", weak))
     else:
-        wide = remedy
-    as_floats = 'dtype="float32", which keeps each value or raises'
+        wide = Hint(remedy)
+    as_floats = Hint(hints.keyword("dtype", "float32"), ", which keeps each value or raises")
     raise LossyCastError(
         f"These Python integers need {weak}; {target.name} gives integers "
         f"{' or '.join(candidates)} here.",
-        f"{wide}, or {as_floats}" if wide else as_floats,
+        Hint(wide, ", or ", as_floats) if str(wide) else as_floats,
     )
 
 
@@ -264,7 +266,7 @@ def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) 
 
 
 def _absent(
-    message: str, name: str, source: str, held: frozenset[str], remedy: str, *, asked: bool
+    message: str, name: str, source: str, held: frozenset[str], remedy: str | Hint, *, asked: bool
 ) -> LossyCastError:
     """The error for a dtype that does not exist there. Its hint names another dtype."""
     fitting, remark = dtypes.fit(name, held), ""
@@ -279,7 +281,7 @@ def _absent(
             remark = ", which keeps each value or raises"
     else:
         instead = fitting if asked else dtypes.FIT
-    error = LossyCastError(message, Hint(f'{{dtype:"{instead}"}}').before(f"{remark}{remedy}"))
+    error = LossyCastError(message, Hint(hints.DtypeOf(instead), remark, remedy))
     error.instead = source, instead
     return error
 
@@ -303,7 +305,7 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
         and not caps.devices.include(kind_of(device))
     ):
         kinds = ", ".join(caps.devices.kinds)
-        hint = f'device="{meant(device, caps.devices.kinds)}"'
+        hint = Hint(hints.keyword("device", meant(device, caps.devices.kinds)))
         raise DeviceError(f"{target.name} does not support {device}, only {kinds}.", hint)
     named = request.device is not None and present is None
     if named:
@@ -313,7 +315,7 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
     if unknown:
         raise DeviceError(
             f"{target.name} has no kind of device {kind_of(device)} for values.",
-            f'device="{unknown}"',
+            Hint(hints.keyword("device", unknown)),
         )
     asked = request.device is not None or caps.devices.kinds[0] != HOST
     if asked and present is not None and not _is_here(device, target, present):
@@ -324,13 +326,14 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
         firsts = {kind_of(name): name for name in reversed(present)}
         raise DeviceError(
             f"There is no {device} here: {target.name} {seen}.",
-            f'device="{firsts[meant(device, [*firsts])]}"' if firsts else None,
+            Hint(hints.keyword("device", firsts[meant(device, [*firsts])])) if firsts else None,
         )
     absent = target.device_facts(kind_of(device)).absent
     if dtype in absent:
         named = request.dtype is not None or request.out is not None
         message, held = f"{device} does not support {dtype}.", caps.dtypes.held - absent
-        raise _absent(message, dtype, info.dtype, held, ', or device="cpu"', asked=named)
+        on_host = Hint(", or ", hints.keyword("device", HOST))
+        raise _absent(message, dtype, info.dtype, held, on_host, asked=named)
     return device
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..core.info import TensorInfo
 from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
-from ..hints import Hint, hint_at
+from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 
 if TYPE_CHECKING:
@@ -80,11 +81,11 @@ def why_unreadable(
     ):
         # What contains itself is no tree either.
         return ShapeError(ragged.message, None)
-    if ragged is not None and ragged.hint == APART and _have_one_depth(x):
+    if ragged is not None and ragged.advice == APART and _have_one_depth(x):
         if all(isinstance(leaf, bool) for _, leaf in leaves(x)):
-            zero = "False"
+            zero: int = False
         else:
-            zero = "0"
+            zero = 0
         return ShapeError(ragged.message, _padded(zero))
     if ragged is not None:
         return ragged
@@ -122,7 +123,7 @@ def each_of(expression: str, x: Any) -> str:
     return expression
 
 
-def each_rounded(x: Any, path: str = "") -> str | None:
+def each_rounded(x: Any, path: str = "") -> Hint | None:
     """The hint for numbers no dtype holds: all as floats; beside other things, the one at a path.
 
     It is ``None`` for integers that are larger than every float.
@@ -137,9 +138,12 @@ def each_rounded(x: Any, path: str = "") -> str | None:
         return None
     except (TypeError, ValueError):
         if path:
-            return f"{name}({path}), which rounds"
+            return Hint(hints.code(f"{name}({path})"), _ROUNDS)
         return None
-    return f"{each_of(f'{name}(number)', x)}, which rounds"
+    return Hint(hints.code(each_of(f"{name}(number)", x)), _ROUNDS)
+
+
+_ROUNDS = ", which rounds"
 
 
 def _why_no_number(
@@ -176,28 +180,28 @@ def _filled(x: Any) -> Hint:
     found = [leaf for _, leaf in leaves(x) if leaf is not None]
     large = any(isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in found)
     if large or not all(isinstance(leaf, _NUMBERS) for leaf in found):
-        return Hint("{tree:x}, which leaves None as it is")
+        return Hint(hints.tree(), ", which leaves None as it is")
     if any(isinstance(leaf, (float, complex, np.inexact)) for leaf in found) or not found:
-        return Hint('{again:x|nulls="nan"}, which replaces None')
+        return Hint(hints.again(nulls="nan"), ", which replaces None")
     value = all(isinstance(leaf, (bool, np.bool_)) for leaf in found)
-    return Hint(f"{{again:x|nulls={'False' if value else '0'}}}, which replaces None")
+    return Hint(hints.again(nulls=False if value else 0), ", which replaces None")
 
 
 def _why_no_scalar(path: str, leaf: Any) -> ConversionError | None:
     if of_numpy(leaf.dtype) is not None:
         return None
-    hint = _EXACT_HINTS.get(leaf.dtype.kind)
+    found = _EXACT_HINTS.get(leaf.dtype.kind)
     return UnsupportedTypeError(
         f"The {type(leaf).__name__} at {path} has dtype {leaf.dtype}, which cannot be converted.",
-        hint and hint.format(path),
+        found and Hint(hints.code(found[0].format(path)), found[1]),
     )
 
 
 _EXACT_HINTS = {
-    "f": "float({0}), which rounds",
-    "c": "complex({0}), which rounds",
-    "m": '{0}.astype("int64"), a count of units',
-    "M": '{0}.astype("int64"), a count of units',
+    "f": ("float({0})", _ROUNDS),
+    "c": ("complex({0})", _ROUNDS),
+    "m": ('{0}.astype("int64")', ", a count of units"),
+    "M": ('{0}.astype("int64")', ", a count of units"),
 }
 
 
@@ -205,7 +209,7 @@ def described(path: str) -> UnsupportedTypeError:
     """The error for a `TensorInfo` among numbers or tensors."""
     return UnsupportedTypeError(
         f"The TensorInfo at {path} describes a tensor, and has no values.",
-        Hint("{explain_tree:x} says what would be done with each"),
+        Hint(hints.call("explain_tree"), " says what would be done with each"),
     )
 
 
@@ -257,11 +261,11 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
     return None
 
 
-APART = Hint("{tree:x}, which converts each")
+APART = Hint(hints.tree(), ", which converts each")
 
 
-def _padded(zero: str) -> Hint:
-    return Hint(f"{{listed:x|pad={zero}}}, which pads them")
+def _padded(zero: int) -> Hint:
+    return Hint(hints.listed(pad=zero), ", which pads them")
 
 
 def _have_one_depth(x: Any) -> bool:
@@ -301,10 +305,10 @@ def at_member(error: ConversionError, path: str) -> ConversionError:
         message = f"{error.message} - at {path}"
     else:
         message = inside
-    hint = error.hint
+    hint = error.advice
     # The rows of one member are not those of `x`.
-    if hint in (_padded("0"), _padded("False")):
+    if hint == _padded(0):
         hint = APART
-    else:
-        hint = hint_at(hint, path)
+    elif hint is not None:
+        hint = hint.at(path)
     return type(error)(message, hint)

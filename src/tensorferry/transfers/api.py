@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
+from .. import hints
 from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError, an, shown, validate_word
 from ..execution.calls import by_name
@@ -77,7 +78,7 @@ def start(
     try:
         return begin(x, target)
     except ConversionError as error:
-        error.complete_hint("start", target_of(to, like))
+        error.complete_hint(registry.caller("start", target_of(to, like)))
         raise
 
 
@@ -156,7 +157,8 @@ def prefetch(
     later = registry.refusal_of_later(type(iterable))
     if later is not None:
         raise UnsupportedTypeError(
-            later.message, Hint(f"{{prefetch:[{later.hint}]}}, which has it as one batch")
+            later.message,
+            Hint(hints.call("prefetch", f"[{later.hint}]"), ", which has it as one batch"),
         )
     if is_one_value(iterable):
         kind = type(iterable).__name__

@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ..backends import registry
 from ..core.devices import HOST
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
@@ -348,7 +349,7 @@ class OnePass:
             return self._next()
         except BaseException as error:
             if isinstance(error, ConversionError):
-                error.complete_hint("prefetch", self._target.to or EXCHANGE)
+                error.complete_hint(registry.caller("prefetch", self._target.to or EXCHANGE))
             # After an interrupt the iteration can continue.
             if not isinstance(error, KeyboardInterrupt):
                 self._end()

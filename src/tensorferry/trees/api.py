@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from .. import hints
 from ..backends import registry, tracers
 from ..backends.no_tensor import state_of
 from ..core.info import TensorInfo
@@ -14,7 +15,7 @@ from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
 from ..execution.calls import by_name
 from ..execution.target import describe_like, name_like_device, target_of
-from ..hints import code_at
+from ..hints import Hint
 from .leaves import leaf_rule
 
 if TYPE_CHECKING:
@@ -329,9 +330,8 @@ def call_for(
     try:
         return untraced(function, *arguments)
     except ConversionError as error:
-        error.complete_hint(
-            called.__name__, EXCHANGE if asked is None else target_of(asked[0], asked[1])
-        )
+        target = EXCHANGE if asked is None else target_of(asked[0], asked[1])
+        error.complete_hint(registry.caller(called.__name__, target))
         raise
 
 
@@ -465,11 +465,12 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
         return {"$": _look_at_like(like)}
     found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
     if not found:
-        state = code_at(state_of(type(like)), "like")
+        state = state_of(type(like))
         if state:
-            hint = f"like={state}"
+            code = hints.Code(state).at("like")
+            hint = Hint(hints.keyword("like", code))
         else:
-            hint = "like= a tensor, or a tree of tensors"
+            hint = Hint(hints.keyword("like"), " a tensor, or a tree of tensors")
         raise UnsupportedTypeError("like= has no tensor in it.", hint)
     return found
 

@@ -7,6 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..backends import fast_paths, registry
 from ..core.info import TensorInfo
 from ..core.named_tuple import NamedTuple
@@ -249,16 +250,22 @@ class TreeConversion:
                 "dtype",
                 self._targets.rule.names,
                 names,
-                self._leaf_named,
+                self._why_no_tensor,
                 self._targets.rule.without_names,
             )
         for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
             path = self._structure.path(earlier)
             self.errors[index] = UnsupportedTypeError(
                 f"out= has the same memory here as at {path}: the one would overwrite the other.",
-                "without out=, which makes new tensors",
+                hints.without("out") + ", which makes new tensors",
             )
         return prepared
+
+    def _why_no_tensor(self, name: str) -> tuple[str, str] | None:
+        """Why the column with a dotted name is no tensor: see `refuse_unknown_name`."""
+        from .tables import why_no_tensor  # here, because only an error needs what is for tables
+
+        return why_no_tensor(self._leaf_named(name))
 
     def _leaf_named(self, name: str) -> Any:
         """The leaf with a dotted name; ``None`` if there is none."""

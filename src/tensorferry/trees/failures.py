@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..backends.lists import KEEPS_TEXT
 from ..core.leaf_dtypes import (
     DtypeRule,
-    mapping_in_code,
-    quoted,
     unknown_name,
     with_choice,
     with_others,
 )
 from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
-from ..hints import Hint, code_at
+from ..hints import Hint
 from .structure import placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..errors import ConversionError
-
-_EACH = re.compile(r"\[([^\[\]]+) for (\w+) in x\](?: first)?")
-"""Code that makes a list of a list."""
 
 __all__ = ["ask_for_all", "hint_for_leaf", "raise_all", "refuse_unknown_name"]
 
@@ -33,7 +28,7 @@ def refuse_unknown_name(
     keyword: str,
     keys: Iterable[tuple[str, object]],
     names: Iterable[str],
-    others: Callable[[str], object] = lambda _: None,
+    why_no_tensor: Callable[[str], tuple[str, str] | None] = lambda _: None,
     rest: Iterable[tuple[str, object]] = (),
 ) -> None:
     """Raise if a mapping has a name that no leaf has.
@@ -42,7 +37,8 @@ def refuse_unknown_name(
         keyword: As for `unknown_name`.
         keys: As for `unknown_name`.
         names: As for `unknown_name`.
-        others: Gives the leaf with a name, if there is one that is no tensor; otherwise ``None``.
+        why_no_tensor: Gives why the column with a name is no tensor, and the dtype to name, if there
+            is one; ``None`` if there is no such column.
         rest: The mapping's keys that are no names, with their values.
 
     Raises:
@@ -52,13 +48,11 @@ def refuse_unknown_name(
     unknown = unknown_name(keyword, keys, names, rest)
     if unknown is None:
         return
-    from .tables import why_no_tensor  # here, because only an error needs what is for tables
-
     for name, _ in keys:
         if name in names:
             found = None
         else:
-            found = why_no_tensor(others(name))
+            found = why_no_tensor(name)
         if found is not None:
             why, asked = found
             if asked:
@@ -66,10 +60,7 @@ def refuse_unknown_name(
             else:
                 kept = {key: value for key, value in keys if key != name}
             kept |= dict(rest)
-            if kept:
-                hint = f"{keyword}={mapping_in_code(kept)}"
-            else:
-                hint = f"without {keyword}="
+            hint = Hint(hints.keyword(keyword, kept)) if kept else hints.without(keyword)
             raise UnsupportedTypeError(
                 f"{keyword}= has the name {shown(name)}, which is no tensor: it {why}.", hint
             )
@@ -117,8 +108,12 @@ def raise_all(
 
 
 def hint_for_leaf(
-    hint: str | None, path: str, name: str, rule: DtypeRule | None = None, tree: str = "x"
-) -> str | None:
+    hint: str | Hint | None,
+    path: str,
+    name: str,
+    rule: DtypeRule | None = None,
+    tree: str = "x",
+) -> Hint | None:
     """The hint of an error for one leaf, which names this leaf.
 
     Args:
@@ -128,22 +123,20 @@ def hint_for_leaf(
         rule: The rule for dtypes, which the hint keeps.
         tree: As for `raise_all`.
     """
-    place = f"{tree}{path[1:]}"
-    if tree == "sample" and hint is not None and KEEPS_TEXT in hint:
+    if hint is None:
         return None
-    if tree == "sample" and hint is not None and not isinstance(hint, Hint):
+    found = Hint.of(hint)
+    if tree == "sample":
+        if found == KEEPS_TEXT:
+            return None
         # The tensors of all samples are a list; each of them is in its sample.
-        hint = _EACH.sub(_for_one, hint)
-    if not isinstance(hint, Hint):
-        return hint and code_at(hint, place)
+        found = found.for_each_sample()
     given = DtypeRule() if rule is None else rule
-    return hint.for_leaf(place, name, lambda dtype: with_choice(given, name, dtype).as_code())
-
-
-def _for_one(found: re.Match[str]) -> str:
-    """What code does for each member of `x`, for `x` itself."""
-    code, member = found[1], found[2]
-    return re.sub(rf"\b{member}\b", "x", code) + " in its place"
+    return found.for_leaf(
+        f"{tree}{path[1:]}",
+        name,
+        lambda dtype: with_choice(given, name, dtype).as_mapping(),
+    )
 
 
 def _placed(
@@ -151,8 +144,7 @@ def _placed(
 ) -> ConversionError:
     """The error of a leaf, whose message ends in its path, and whose hint names this leaf."""
     found = placed(error, path)
-    found.hint = hint_for_leaf(found.hint, path, name, rule, tree)
-    found.args = found.message, found.hint
+    found.advise(hint_for_leaf(found.advice, path, name, rule, tree))
     return found
 
 
@@ -172,8 +164,5 @@ def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) 
     else:
         asked = ""
     for error, instead, _ in found:
-        if instead is not None and error.hint is not None:
-            rest = error.hint.removeprefix(f"dtype={quoted(instead[1])}")
-            mapping = asked.replace("{", "{{").replace("}", "}}")
-            error.hint = Hint(f"{{dtype:{mapping}}}").before(rest)
-            error.args = error.message, error.hint
+        if instead is not None and error.advice is not None:
+            error.advise(error.advice.with_dtype(asked))

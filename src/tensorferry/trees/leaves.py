@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..backends import registry
 from ..backends.base import Backend
 from ..backends.no_tensor import UNCALLED, method_for_array, refusal_to_convert, state_of
@@ -33,10 +34,13 @@ _DTYPE = attrgetter("dtype")
 _KINDS = "biufc"
 
 
+_AS_LIST = Hint(hints.code("list(x)"), " in its place, if it ends")
+
+
 class _Unknown(NamedTuple):
     """A type that is neither a tensor nor a plain value. Its objects may hold a tensor."""
 
-    hint: str | None
+    advice: Hint | None
 
 
 def leaf_rule(
@@ -144,12 +148,12 @@ class LeafRule:
             return known
         if isinstance(known, _Unknown):
             if self._refuses:
-                self._refuse(x, known.hint)
+                self._refuse(x, known.advice)
             return False
         if isinstance(known, UnsupportedTypeError):
             if self.keeps:
                 return False
-            raise type(known)(known.message, known.hint)
+            raise type(known)(known.message, known.advice)
         return not known.is_text(x)
 
     def keeps_refused(self, x: Any, error: Exception) -> bool:
@@ -236,17 +240,17 @@ class LeafRule:
             return None
         return tensor_inside(x, self._is_tensor, self._goes_on)
 
-    def hint_of(self, x: Any) -> str | None:
+    def hint_of(self, x: Any) -> Hint | None:
         """What to convert in an object's place, if a backend or library knows it; else ``None``."""
         known = self._kind(type(x))
         if isinstance(known, UnsupportedTypeError):
-            return known.hint
+            return known.advice
         method = method_for_array(type(x))
         if method is None:
             code = state_of(type(x))
         else:
             code = f"x.{method}()"
-        return Hint(f"{{tree:{code}}}") if code else None
+        return Hint(hints.tree(code)) if code else None
 
     def check(self, structure: Structure, leaves: Sequence[Any]) -> None:
         """Check containers' attributes that are not values; the tree must be no function or class.
@@ -262,9 +266,9 @@ class LeafRule:
             and structure.paths() == ["$"]
         ):
             if isinstance(leaves[0], UNCALLED):
-                raise refusal_to_convert(leaves[0], "{tree:x()}")
+                raise refusal_to_convert(leaves[0], hints.tree("x()"))
             if is_used_up(type(leaves[0])):
-                self._refuse(leaves[0], Hint("{tree:list(x)}, if it ends"))
+                self._refuse(leaves[0], Hint(hints.tree("list(x)"), ", if it ends"))
         for node in structure.nodes() if self._refuses else ():
             if node.static:
                 inside = self._in_static(node.static)
@@ -275,8 +279,11 @@ class LeafRule:
                 raise UnsupportedTypeError(
                     "This attribute is, or holds, a tensor, but not one of its container's values "
                     f"- at {path}{inside}",
-                    'unknown="keep" keeps it as it is; a field of the container, or a key, is '
-                    "converted with it",
+                    Hint(
+                        hints.keyword("unknown", "keep"),
+                        " keeps it as it is; a field of the container, or a key, is "
+                        "converted with it",
+                    ),
                 )
 
     def _in_static(self, static: Mapping[str, Any]) -> str | None:
@@ -288,28 +295,28 @@ class LeafRule:
                 return entry + inside
         return None
 
-    def _refuse(self, x: Any, hint: str | None) -> None:
+    def _refuse(self, x: Any, hint: Hint | None) -> None:
         name = type(x).__name__
-        kept = 'unknown="keep" keeps it as it is'
+        kept = Hint(hints.keyword("unknown", "keep"), " keeps it as it is")
         later = registry.refusal_of_later(type(x))
         if later is not None:
-            raise UnsupportedTypeError(later.message, f"{later.hint}; {kept}")
+            raise UnsupportedTypeError(later.message, Hint(later.advice or "", "; ", kept))
         if is_used_up(type(x)):
             raise UnsupportedTypeError(
                 f"This {name} may give tensors, which would stay as they are: to look at them "
                 "would use it up",
-                hint.before(f"; {kept}")
-                if isinstance(hint, Hint)
-                else f"list(x) in its place, if it ends; {kept}",
+                Hint(hint or _AS_LIST, "; ", kept),
             )
         inside = self.tensor_inside(x)
         if inside is None:
             return
         hint = hint or self.hint_of(x)
-        if isinstance(hint, Hint):
-            hint = hint.before(f"; {kept}")
+        if hint is None:
+            hint = Hint(kept, "; optree.register_pytree_node says how it is opened")
+        elif hint.names_a_call:
+            hint = Hint(hint, "; ", kept)
         else:
-            hint = f"{kept}; {hint or 'optree.register_pytree_node says how it is opened'}"
+            hint = Hint(kept, "; ", hint)
         error = UnsupportedTypeError(
             f"{an(name, 'A')} is not a container that tensorferry knows, and holds a tensor, which "
             "would stay as it is",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import hints
 from ..backends import registry
 from ..core.devices import HOST
 from ..core.dtypes import find
@@ -304,7 +305,7 @@ def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence
     if odd:
         raise UnsupportedTypeError(
             f"out= is a tree of another structure - at {odd[0]}",
-            "without out=, which makes a new tree",
+            hints.without("out") + ", which makes a new tree",
         )
     return [by_path[path] for path in paths]
 

@@ -319,7 +319,7 @@ def placed(error: ConversionError, path: str) -> ConversionError:
     if isinstance(error, TreeError):
         told: Any = error.exceptions
     else:
-        told = error.hint
+        told = error.advice
     message, inside = error.message, error.inside
     within = _WITHIN.search(message)
     if within is not None:

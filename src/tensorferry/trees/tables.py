@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..backends import registry
 from ..backends.array_like import tables
 from ..backends.columnar import ColumnBackend
@@ -263,9 +264,8 @@ def put_masks_beside(x: Any, masks: list[Any]) -> Any:
                     what = "such a mask"
                 raise UnsupportedTypeError(
                     f"The mask of {name!r} would be named {beside!r}, and there is {what} already.",
-                    Hint(
-                        "{again:x|nulls=0}, which replaces nulls; or give that column another name"
-                    ),
+                    Hint(hints.again(nulls=0), ", which replaces nulls")
+                    | Hint("give that column another name"),
                 )
             masks.append(value.mask)
             result[name], result[beside] = (put_masks_beside(each, masks) for each in value)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..backends import registry
 from ..core.leaf_dtypes import dtype_of_leaf, place_of_name
 from ..core.names import EXCHANGE
 from ..core.request import LEAVE, OVERLAPS, Request, make_request
 from ..errors import UnsupportedTypeError
 from ..execution.recipes import conversion_of
+from ..hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -128,7 +130,10 @@ class Targets:
         target = self._by_path.get(path())
         if target is None:
             name = next((each[0] for each in self._by_path.values()), "numpy")
-            raise UnsupportedTypeError("like= has no tensor there.", f'to="{name}", without like=')
+            raise UnsupportedTypeError(
+                "like= has no tensor there.",
+                Hint(hints.keyword("to", name), ", ", hints.without("like")),
+            )
         name, like, device, labels = target
         return self._make(name, None, device, like, labels)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...columns.column import TEXT
 from ...core.named_tuple import NamedTuple
 from ...errors import UnsupportedTypeError, an
@@ -120,10 +121,9 @@ def _is_text_datasets(x: Any) -> bool:
 def _refuse_datasets(x: Any, _target: Any, _request: Any) -> Opened:
     kind = type(x).__name__
     # Without a format, batches are lists of Python objects, which stay as they are in a tree.
-    batches = '{prefetch:x.with_format("arrow").iter(32)}'
-    hint = Hint(
-        batches if kind == "IterableDataset" else f"{{tree:x}}, or batch by batch: {batches}"
-    )
+    hint = Hint(hints.call("prefetch", 'x.with_format("arrow").iter(32)'))
+    if kind != "IterableDataset":
+        hint = Hint(hints.tree(), ", or batch by batch: ", hint)
     raise UnsupportedTypeError(f"{an(kind, 'A')} of datasets is several columns.", hint)
 
 
@@ -143,7 +143,10 @@ def _open_h5py(x: Any, target: Any, request: Any) -> Opened:
     if _is_text_h5py(x):
         raise UnsupportedTypeError(
             f"This Dataset {TEXT}.",
-            "np.unique(x.asstr()[()], return_inverse=True)[1], which numbers the words",
+            Hint(
+                hints.code("np.unique(x.asstr()[()], return_inverse=True)[1]"),
+                ", which numbers the words",
+            ),
         )
     return _open_later(x, target, request)
 
@@ -201,7 +204,7 @@ def _class_of_scipy(kind: type) -> KnownClass | None:
 def _refuse_scipy(x: Any, _target: Any, _request: Any) -> Opened:
     raise UnsupportedTypeError(
         f"A {type(x).__name__} is sparse: indices and values, not one tensor.",
-        "x.toarray(), which has every zero",
+        Hint(hints.code("x.toarray()"), ", which has every zero"),
     )
 
 
@@ -232,14 +235,16 @@ def _open_xarray(x: Any, target: Any, request: Any) -> Opened:
 
 def _refuse_xarray(_x: Any, _target: Any, _request: Any) -> Opened:
     raise UnsupportedTypeError(
-        "A Dataset is several arrays with names.", Hint("{tree:dict(x.variables)}")
+        "A Dataset is several arrays with names.", Hint(hints.tree("dict(x.variables)"))
     )
 
 
 def _refuse_tree_xarray(_x: Any, _target: Any, _request: Any) -> Opened:
     hint = Hint(
-        '{tree:dict(((node.path + "/" + name).strip("/"), value)'
-        " for node in x.subtree for name, value in node.to_dataset().variables.items())}"
+        hints.tree(
+            'dict(((node.path + "/" + name).strip("/"), value)'
+            " for node in x.subtree for name, value in node.to_dataset().variables.items())"
+        )
     )
     raise UnsupportedTypeError("A DataTree is several datasets with names.", hint)
 

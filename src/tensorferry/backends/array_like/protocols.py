@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.info import ANY_ADDRESS, TensorInfo
 from ...core.kinds import Kind, Reason, kind_named, kind_with
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, DeviceError, UnsupportedTypeError, an
+from ...hints import Hint
 from ...host import dlpack, memory
 from ...host.masked import has_masked
 from ...host.numpy_dtypes import has_dates, of_numpy
@@ -153,7 +155,7 @@ def _read_and_check(
         raise UnsupportedTypeError(
             f"This {kind} says that it is {dtype} of shape {shape}, "
             f"and is {array.dtype} of shape {array.shape}.",
-            "np.asarray(x), which is what it gives",
+            Hint(hints.code("np.asarray(x)"), ", which is what it gives"),
         )
     ours = (
         _is_alone(_reference_counts(array)) and array.flags.writeable and array.flags.c_contiguous
@@ -179,7 +181,7 @@ def reading(what: str) -> Iterator[None]:
     except Exception as error:
         raise UnsupportedTypeError(
             f"This {what} cannot be read: {type(error).__name__}: {error}",
-            "np.asarray(x), which has to work by itself",
+            Hint(hints.code("np.asarray(x)"), ", which has to work by itself"),
         ) from error
 
 
@@ -343,9 +345,9 @@ def _has(x: object, name: str) -> bool:
 
 def _failed(x: object, name: str, error: Exception) -> UnsupportedTypeError:
     call = {"__array__": "np.asarray(x)", "__dlpack__": "x.__dlpack__()"}
-    hint = f"{call.get(name, f'x.{name}')}, which has to work by itself"
+    hint = Hint(hints.code(call.get(name, f"x.{name}")), ", which has to work by itself")
     if name == "the buffer protocol":
-        hint = 'np.frombuffer(x, "uint8"), or the dtype that is meant'
+        hint = Hint(hints.code('np.frombuffer(x, "uint8")'), ", or the dtype that is meant")
     return UnsupportedTypeError(
         f"{an(type(x).__name__, 'A')} has {name}, which failed: {type(error).__name__}: {error}",
         hint,
@@ -375,7 +377,7 @@ def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
     """
     array = np.asanyarray(x)
     if has_masked(array):
-        raise _masked(x, f"{code}.filled(0), or another value")
+        raise _masked(x, f"{code}.filled(0)")
     if (array.dtype.hasobject and array.dtype.names is None) or array.dtype.kind in "mM":
         raise _Objects(np.asarray(array))
     return np.asarray(array)
@@ -386,9 +388,7 @@ def _from_interface(x: Any) -> Array:
     if interface.get("mask") is not None:
         # Its mask tells which elements are valid
         # (https://numpy.org/doc/stable/reference/arrays.interface.html).
-        raise _masked(
-            x, 'np.where(x.__array_interface__["mask"], np.asarray(x), 0), or another value'
-        )
+        raise _masked(x, 'np.where(x.__array_interface__["mask"], np.asarray(x), 0)')
     data = interface.get("data")
     empty = 0 in interface["shape"]
     if empty and data is not None and not data[0]:
@@ -397,9 +397,10 @@ def _from_interface(x: Any) -> Array:
     return np.asarray(x)
 
 
-def _masked(x: object, hint: str) -> UnsupportedTypeError:
+def _masked(x: object, code: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
-        f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.", hint
+        f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.",
+        Hint(hints.code(code), ", or another value"),
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ... import hints
 from ...columns import interface
 from ...columns.column import Column, Refused
 from ...columns.layouts import asked_of, column_of, fields
 from ...columns.objects import objects_in
 from ...core.kinds import Kind, kind_with
 from ...errors import UnsupportedTypeError
+from ...hints import Hint
 from .. import registry
 from ..nodes import Node, as_dict
 from ..opening import Later, Table, TableContents, open_column, open_table
@@ -44,12 +46,12 @@ class ArrowColumn:
         name: Its name.
         meaning: How its memory is read.
         chunks: Its memory.
-        code: Code for hints: it, as pyarrow's.
+        code: Code for hints: it, as pyarrow's. If it names a column of the table `x`, it stays.
     """
 
     __slots__ = ("chunks", "code", "kind", "name", "type")
 
-    def __init__(self, kind: str, name: str, meaning: Type, chunks: Any, code: str) -> None:
+    def __init__(self, kind: str, name: str, meaning: Type, chunks: Any, code: hints.Code) -> None:
         self.kind, self.name, self.type, self.chunks, self.code = kind, name, meaning, chunks, code
 
     def found(self, asked: str | None) -> Found:
@@ -90,10 +92,10 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     kind, chunks = interface.read(x)
     if kind.format != "+s" or kind.extension:
         if hasattr(x, "__arrow_c_array__"):
-            code = "pa.array({x})"
+            alone = hints.code("pa.array(x)")
         else:
-            code = "pa.chunked_array({x})"
-        return ArrowColumn(type(x).__name__, kind.name, kind, chunks, code)
+            alone = hints.code("pa.chunked_array(x)")
+        return ArrowColumn(type(x).__name__, kind.name, kind, chunks, alone)
     found: dict[object, ArrowColumn] = {}
     # A table has no nulls of its own.
     has_nulls = hasattr(x, "__arrow_c_array__") and any(each.null_count for each in chunks)
@@ -108,8 +110,8 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
             code = f"pa.array(x).drop_null().field({child.name!r})"
         else:
             code = f"pa.table(x)[{child.name!r}]"
-        code = code.replace("{", "{{").replace("}", "}}")
-        found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, code)
+        of_table = hints.Code(code, stays=True)
+        found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, of_table)
     return found
 
 
@@ -123,14 +125,16 @@ def found_in(x: Any, asked: str | None) -> TableContents:
     if isinstance(read, ArrowColumn):
         found = read.found(asked)
         if isinstance(found, Refused):
-            found = found._replace(hint=found.hint.replace("{x}", read.code))
+            found = found._replace(hint=found.hint.within(read.code))
         return TableContents(read.kind, read.name or None, found)
     if read:
         rows = sum(span.length for span in next(iter(read.values())).chunks)
     else:
         rows = 0
     columns = [(name, each.found(asked)) for name, each in read.items()]
-    table = Table(list(read.items()), rows, lambda name, _: _without([name]), _without, "x")
+    table = Table(
+        list(read.items()), rows, lambda name, _: Hint(hints.code(_without([name]))), _without, "x"
+    )
     return TableContents(type(x).__name__, None, None, table, columns)
 
 

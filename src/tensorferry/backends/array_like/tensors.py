@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...columns.column import Refused
 from ...columns.interface import gives_arrow, leaving_streams
+from ...hints import Hint
 from ...host import memory
 from ..base import Backend
 from ..opening import Later, TableContents, remark_of
@@ -69,14 +71,13 @@ class ArrayLikeBackend(Backend):
             return x.labels
         return None
 
-    def unlike(self, x: Any) -> tuple[str, str] | None:
+    def unlike(self, x: Any) -> tuple[str, str | Hint] | None:
         known = known_class(type(x))
+        array = hints.keyword("like", hints.code("np.asarray(like)"))
+        hint = Hint(array, ", which gives an array of its dtype")
         if known is not None and known.made_like:
-            made = f"{known.made_like}; or "
-        else:
-            made = ""
-        why = "which only gives its memory: no result can be one"
-        return why, f"{made}like=np.asarray(like), which gives an array of its dtype"
+            hint = Hint(known.made_like) | hint
+        return "which only gives its memory: no result can be one", hint
 
     def describe(self, x: Any) -> TensorInfo:
         """Describe the array over the object's memory, or the one that is made from its values."""

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...columns.column import Column
 from ...columns.interface import type_in
 from ...columns.pieces import Piece
 from ...columns.regular import arrays_of, regular_of
 from ...errors import an
+from ...hints import Hint
 from ...host import memory
 from ..columnar import ColumnBackend, Views
 from ..opening import Gathered
@@ -68,7 +70,7 @@ class ArrowBackend(ColumnBackend):
         self._types = {name: kind for kind, name in self._plain.items()}
         self._schemas: dict[tuple[str, ...], tuple[Any, list[Regular | None]]] = {}
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if issubclass(kind, self._pa.RecordBatchReader):
             return (
                 "A RecordBatchReader is record batches that are still to be read.",
@@ -187,22 +189,23 @@ class ArrowBackend(ColumnBackend):
         return f"x.set_column({x.column_names.index(name)}, {name!r}, {code})"
 
     def without_nulls(self, name: object) -> str:
-        return f"x.filter(x[{name!r}].is_valid()), which leaves those rows out"
+        return f"x.filter(x[{name!r}].is_valid())"
 
     def dropped(self, names: list[object]) -> str:
         return f"x.drop_columns({names!r})"
 
-    def unlike(self, x: Any) -> tuple[str, str] | None:
+    def unlike(self, x: Any) -> tuple[str, str | Hint] | None:
         if not self.is_table(type(x)):
             return None
         if isinstance(x, self._pa.RecordBatch):
             make = "record_batch"
         else:
             make = "table"
-        of_columns = f"pa.{make}([*to_numpy(x).T], names=like.schema.names)"
+        of_columns = hints.code(f"pa.{make}([*to_numpy(x).T], names=like.schema.names)")
         return (
             "which is several arrays: a result is one, whose elements are the rows",
-            f'{of_columns}, which makes one of two axes; or to="{self.name}", without like=',
+            Hint(of_columns, ", which makes one of two axes")
+            | Hint(hints.keyword("to", self.name), ", ", hints.without("like")),
         )
 
     def adopt(self, array: Array) -> Any:

@@ -26,6 +26,7 @@ from .declared import AS_INTEGERS, CAPABILITIES, DECLARED, snippet
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from ...hints import Hint
     from ...typing import Array
 
 _NAMES = by_numpy()
@@ -71,7 +72,7 @@ class CupyBackend(Backend):
     def stands_for(self, kind: type) -> bool:
         return kind is self.cupy.ndarray
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if kind.__module__.startswith("cupyx.scipy.sparse"):
             return (
                 f"{an(kind.__name__, 'A')} of cupyx is sparse: indices and values, not one memory.",

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core import dtypes
 from ...core.derivations import Jvp, Vjp, Vmap, chosen, derived
 from ...errors import LossyCastError, UnsupportedTypeError
+from ...hints import Hint
 from ...host import subnormals
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from .. import registry
@@ -265,7 +267,7 @@ def _sharded(function: Function, count: int) -> UnsupportedTypeError:
     return UnsupportedTypeError(
         f"An argument of {function.flat.source.name} is on {count} devices, "
         "and the function is called on one.",
-        "jax.device_put(x, jax.devices()[0]) first",
+        Hint(hints.code("jax.device_put(x, jax.devices()[0])"), " first"),
     )
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.devices import HOST, device_name, kind_of
 from ...core.info import TensorInfo
 from ...core.placement import Placement
 from ...errors import DeviceError, UnsupportedTypeError
+from ...hints import Hint
 from ...host import casts, dlpack, memory
 from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning.rules import agrees
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
     from ...core.capabilities import Capabilities
     from ...typing import Array
 
-_WHOLE = (
-    "device=jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec()), which leaves "
-    "it whole on each; "
-    "for a last, smaller batch, drop_last=True of a DataLoader"
+_WHOLE = Hint(
+    hints.keyword(
+        "device",
+        hints.code("jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())"),
+    ),
+    ", which leaves it whole on each; for a last, smaller batch, drop_last=True of a DataLoader",
 )
 
 _NAMES = by_numpy()
@@ -93,7 +97,7 @@ class JaxBackend(Backend):
     def stands_for(self, kind: type) -> bool:
         return issubclass(kind, self.jax.Array) and not issubclass(kind, self.tracer)
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if kind.__name__ in ("BCOO", "BCSR", "CSR", "COO", "CSC"):
             return (
                 f"A jax {kind.__name__} is sparse: indices and values, not one memory.",
@@ -282,7 +286,7 @@ class JaxBackend(Backend):
             name = kind_of(name)
         return Placement(name, 1 if layout.is_fully_replicated else layout.num_devices, layout)
 
-    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str] | None:
+    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str | Hint] | None:
         layout: Any = placement.layout
         axes = len(getattr(layout, "spec", ()))
         if axes > len(shape):

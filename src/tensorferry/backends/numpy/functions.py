@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.derivations import Jvp, Vjp, Vmap
 from ...core.dtypes import DTYPES
 from ...errors import GradientError, ShapeError, UnsupportedTypeError
+from ...hints import Hint
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ..functions import Inner, Outer
 
@@ -62,7 +64,10 @@ class NumpyInner(Inner):
                 f"The shapes that {flat.source.name} gives were to be found by calling it once "
                 "with ones, and it "
                 f"raised {type(error).__name__}: {error}",
-                'wrap(function, inner="numpy", shapes=lambda x: x) says them without a call',
+                Hint(
+                    hints.code('wrap(function, inner="numpy", shapes=lambda x: x)'),
+                    " says them without a call",
+                ),
             ) from error
         return [(y.shape, of_numpy(y.dtype) or "") for y in results]
 

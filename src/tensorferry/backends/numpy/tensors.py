@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.dtypes import common
 from ...core.info import TensorInfo
 from ...core.kinds import kind_named
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from ...typing import Array
     from ..base import Opened
 
-_WRITTEN = 'x.astype("float64"), which reads numbers that are written out'
-_WORDS = "np.unique(x, return_inverse=True)[1], which numbers the words"
+_WRITTEN = Hint(hints.code('x.astype("float64")'), ", which reads numbers that are written out")
+_WORDS = Hint(hints.code("np.unique(x, return_inverse=True)[1]"), ", which numbers the words")
+_BYTES = hints.code("np.frombuffer(x.tobytes(), np.uint8)")
 _HOLDERS = {
     "U": (_WRITTEN, "text has no numbers"),
-    "S": ("np.frombuffer(x.tobytes(), np.uint8)", "bytes can be converted as uint8"),
+    "S": (Hint(_BYTES), "bytes can be converted as uint8"),
     "T": (_WRITTEN, "text has no numbers"),
 }
 
@@ -64,17 +66,17 @@ class NumpyBackend(Backend):
     def stands_for(self, kind: type) -> bool:
         return kind is np.ndarray
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if issubclass(kind, np.lib.npyio.NpzFile):
             return "An NpzFile is a file of arrays, not one of them.", Hint(
-                "{load:x.zip.filename} or {tree:dict(x)}"
+                hints.call("load", "x.zip.filename"), " or ", hints.tree("dict(x)")
             )
         if issubclass(kind, np.matrix):
             return "A matrix is not a plain array: its products and shapes differ.", "np.asarray(x)"
         if issubclass(kind, np.rec.recarray):
             return (
                 "A recarray is fields of several dtypes.",
-                Hint("{tree:x}"),
+                Hint(hints.tree()),
             )
         return None
 
@@ -310,7 +312,7 @@ def _is_text_or_none(each: Any) -> bool:
 def _masked() -> UnsupportedTypeError:
     return UnsupportedTypeError(
         "A MaskedArray is values and a mask, and its mask would be lost.",
-        "x.filled(0), or another value",
+        Hint(hints.code("x.filled(0)"), ", or another value"),
     )
 
 
@@ -323,7 +325,7 @@ def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
     if dtype.names is not None:
         return UnsupportedTypeError(
             f"dtype {dtype} is structured: several tensors in one memory.",
-            Hint("{tree:x}"),
+            Hint(hints.tree()),
         )
     if dtype.kind in _HOLDERS:
         from ...columns.column import is_number  # here, because only an error needs it
@@ -336,12 +338,11 @@ def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
         wide = "float64" if dtype.kind == "f" else "complex128"
         return UnsupportedTypeError(
             f"dtype {dtype} cannot be converted: no framework but NumPy has extended precision.",
-            f'x.astype("{wide}"), which rounds',
+            Hint(hints.code(f'x.astype("{wide}")'), ", which rounds"),
         )
     return UnsupportedTypeError(
         f"dtype {dtype} cannot be converted: its bytes have no name.",
-        "np.frombuffer(x.tobytes(), np.uint8), which has its bytes; "
-        "or the view of the dtype that is meant",
+        Hint(_BYTES, ", which has its bytes") | "the view of the dtype that is meant",
     )
 
 
@@ -382,9 +383,8 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
     except RecursionError as error:
         raise ShapeError("This array of objects contains itself, so it has no end.") from error
     except ConversionError as error:
-        if isinstance(error.hint, Hint):
-            error.hint = error.hint.for_list("np.asarray(x).tolist()")
-            error.args = error.message, error.hint
+        if error.advice is not None:
+            error.advise(error.advice.for_list("np.asarray(x).tolist()"))
         raise
     info = info._replace(kind=_IN_OBJECTS.get(info.kind, info.kind))
     if not x.size:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...columns.column import (
     BYTES,
     CODES,
@@ -22,8 +23,10 @@ from ...columns.column import (
     WITHOUT_NULLS,
     WORDS,
     Column,
+    ColumnCode,
     Ragged,
     Refused,
+    decoded,
     is_number,
 )
 from ...columns.dates import counts_of, dates_in
@@ -34,6 +37,7 @@ from ...core.kinds import OBJECTS, PLAIN, WITH_INDEX, Kind, Reason
 from ...core.labels import Labels
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, UnsupportedTypeError, an
+from ...hints import Hint
 from ...host import memory
 from ...host.memory import gather
 from ...host.numpy_dtypes import of_numpy
@@ -56,20 +60,22 @@ if TYPE_CHECKING:
 __all__ = ["CODE", "WRITTEN", "first_of", "found_in_objects", "of_text", "reads_as_list"]
 
 CODE = {
-    LIST: "{x}.tolist()",
-    STORAGE: "{x}.astype(pd.ArrowDtype({x}.dtype.pyarrow_dtype.storage_type))",
-    DECODED: DECODED.replace("to_pylist", "tolist"),
-    WITHOUT_NULLS: "{x}.dropna(), which leaves those rows out",
-    FIELDS: "{x}.struct.explode(), which has a column for each field",
-    WORDS: '{x}.astype("category").cat.codes, which numbers the words',
+    LIST: ColumnCode("x.tolist()"),
+    STORAGE: ColumnCode("x.astype(pd.ArrowDtype(x.dtype.pyarrow_dtype.storage_type))"),
+    DECODED: decoded("tolist"),
+    WITHOUT_NULLS: WITHOUT_NULLS._replace(code="x.dropna()"),
+    FIELDS: FIELDS._replace(code="x.struct.explode()"),
+    WORDS: WORDS._replace(code='x.astype("category").cat.codes'),
 }
 """Code of pandas for hints, by that of pyarrow."""
-WRITTEN = '{x}.astype("float64"), which reads numbers that are written out'
-_OTHER: dict[type, str] = {
-    str: 'pd.to_numeric({x}, errors="coerce"), which makes nan of text that is no number',
+WRITTEN = ColumnCode('x.astype("float64")', ", which reads numbers that are written out")
+_OTHER: dict[type, ColumnCode] = {
+    str: ColumnCode(
+        'pd.to_numeric(x, errors="coerce")', ", which makes nan of text that is no number"
+    ),
     Decimal: ROUNDED,
-    date: "pd.to_datetime({x})",
-    timedelta: "pd.to_timedelta({x})",
+    date: ColumnCode("pd.to_datetime(x)"),
+    timedelta: ColumnCode("pd.to_timedelta(x)"),
 }
 """Code that makes another column, by the type of the first object that is no number."""
 _NUMBERS = (*reader.PYTHON_NUMBERS, np.generic)
@@ -113,7 +119,9 @@ def found_in_objects(objects: Array, na: Any, asked: str | None = None) -> Found
         gone |= _nans(objects)
     rows = np.flatnonzero(~gone)
     if len(objects) and not len(rows):
-        return Refused("has nulls alone, and no dtype", '{x}.astype("float64")', stays=True)
+        return Refused(
+            "has nulls alone, and no dtype", ColumnCode('x.astype("float64")'), stays=True
+        )
     # Beside values without numbers, NaN is no number, but pandas' mark for a missing value.
     values = [row for row in rows.tolist() if not _is_nan(objects[row])]
     if registry.backend_named(EXCHANGE).is_text(objects[values]):
@@ -165,7 +173,7 @@ def first_of(texts: Iterable[Any]) -> Any:
     return next((each for each in texts if isinstance(each, str)), None)
 
 
-def of_text(first: object) -> str:
+def of_text(first: object) -> ColumnCode:
     """The hint for a text column, by its first element: its numbers, or numbers for the words."""
     return WRITTEN if is_number(first) else CODE[WORDS]
 
@@ -217,7 +225,7 @@ def _numbers(values: list[Any], gone: Array) -> Found:
     except ConversionError as error:
         return Refused(
             f"has numbers of no common dtype. {_with_rows(error)}",
-            '{x}.astype("float64"), which rounds',
+            ROUNDED,
         )
     return _column(numbers, gone)
 
@@ -333,7 +341,7 @@ class PandasBackend(ColumnBackend):
     def claims(self, kind: type) -> bool:
         return super().claims(kind) and not issubclass(kind, self._pd.MultiIndex)
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if issubclass(kind, self._pd.MultiIndex):
             return "A MultiIndex is several columns.", "x.to_frame()"
         if any(base.__name__ in _GROUPS for base in kind.__mro__):
@@ -573,7 +581,7 @@ class PandasBackend(ColumnBackend):
         return f"{table}.assign(**{{{str(name)!r}: {code}}})"
 
     def without_nulls(self, name: object) -> str:
-        return f"x.dropna(subset=[{name!r}]), which leaves those rows out"
+        return f"x.dropna(subset=[{name!r}])"
 
     def dropped(self, names: list[object]) -> str:
         return f"x.drop(columns={names!r})"
@@ -616,12 +624,18 @@ class PandasBackend(ColumnBackend):
         if isinstance(value, pd.DataFrame):
             what = {"index": "index", "columns": "columns"}[keyword]
             raise UnsupportedTypeError(
-                f"{keyword}= is a DataFrame, and not its {what}.", f"{keyword}={keyword}.{what}"
+                f"{keyword}= is a DataFrame, and not its {what}.",
+                Hint(hints.keyword(keyword, hints.code(f"{keyword}.{what}"))),
             )
         if isinstance(value, pd.Series):
             raise UnsupportedTypeError(
                 f"{keyword}= is a Series, whose index or whose values could be meant.",
-                f"{keyword}={keyword}.index, or {keyword}={keyword}.array for its values",
+                Hint(
+                    hints.keyword(keyword, hints.code(f"{keyword}.index")),
+                    ", or ",
+                    hints.keyword(keyword, hints.code(f"{keyword}.array")),
+                    " for its values",
+                ),
             )
         labels = checked(
             keyword, value, 'frame.index or ["a", "b"]' if keyword == "index" else '["a", "b"]'

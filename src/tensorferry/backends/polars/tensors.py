@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ... import hints
 from ...columns.column import (
     BYTES,
     DECODED,
@@ -14,13 +15,16 @@ from ...columns.column import (
     WITHOUT_NULLS,
     WORDS,
     Column,
+    ColumnCode,
     Refused,
+    decoded,
     is_number,
 )
 from ...columns.pieces import Piece
 from ...core.kinds import PLAIN, Kind
 from ...core.labels import Labels
 from ...errors import UnsupportedTypeError, an
+from ...hints import Hint
 from ..columnar import ColumnBackend, Views
 from ..labelling import checked, refuse_twice
 from ..opening import Gathered
@@ -34,15 +38,16 @@ if TYPE_CHECKING:
     from ...typing import Array
 
 CODE = {
-    LIST: "{x}.to_list()",
-    STORAGE: "{x}.ext.storage()",
-    DECODED: DECODED.replace("to_pylist", "to_list"),
-    WITHOUT_NULLS: "{x}.drop_nulls(), which leaves those rows out",
-    FIELDS: "{x}.struct.unnest(), which has a column for each field",
-    WORDS: "{x}.cast(pl.Categorical).to_physical(), which numbers the words",
+    LIST: ColumnCode("x.to_list()"),
+    STORAGE: ColumnCode("x.ext.storage()"),
+    DECODED: decoded("to_list"),
+    WITHOUT_NULLS: WITHOUT_NULLS._replace(code="x.drop_nulls()"),
+    FIELDS: FIELDS._replace(code="x.struct.unnest()"),
+    WORDS: WORDS._replace(code="x.cast(pl.Categorical).to_physical()"),
 }
 """Code of polars for hints, by that of pyarrow."""
 _OF_ROWS = Kind(of_rows=True)
+_AS_FLOAT = "x.cast(float)"
 
 
 class PolarsBackend(ColumnBackend):
@@ -93,7 +98,7 @@ class PolarsBackend(ColumnBackend):
             self._capabilities = CAPABILITIES.holding(CAPABILITIES.dtypes.held - {"float16"})
         self._plain = {getattr(pl, name): name.lower() for name in names}
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if issubclass(kind, self._pl.LazyFrame):
             return "A LazyFrame is a query that has not run.", "x.collect()"
         if issubclass(kind, self._pl.Expr):
@@ -165,20 +170,20 @@ class PolarsBackend(ColumnBackend):
         if dtype == pl.String:
             written = is_number(x.first()) if len(x) else False
             if written:
-                hint = "{x}.cast(float), which reads numbers that are written out"
+                hint = ColumnCode(_AS_FLOAT, ", which reads numbers that are written out")
             else:
                 hint = CODE[WORDS]
             return Refused(TEXT, hint, stays=True)
         if dtype == pl.Binary:
             return Refused(BYTES, CODE[LIST], stays=True)
         if dtype == pl.Null:
-            return Refused("has nulls alone, and no dtype", "{x}.cast(float)", stays=True)
+            return Refused("has nulls alone, and no dtype", ColumnCode(_AS_FLOAT), stays=True)
         if dtype == pl.Object:
             return Refused("holds Python objects", CODE[LIST])
         if dtype in (pl.Int128, getattr(pl, "UInt128", pl.Int128)):
             return Refused(
                 "holds integers of 128 bits, which no dtype holds",
-                "{x}.cast(int), which raises if one is lost",
+                ColumnCode("x.cast(int)", ", which raises if one is lost"),
             )
         return self.found_by_arrow(x, asked)
 
@@ -191,7 +196,7 @@ class PolarsBackend(ColumnBackend):
         return f"x.with_columns({code})"
 
     def without_nulls(self, name: object) -> str:
-        return f"x.drop_nulls({name!r}), which leaves those rows out"
+        return f"x.drop_nulls({name!r})"
 
     def dropped(self, names: list[object]) -> str:
         return f"x.drop({names!r})"
@@ -204,7 +209,7 @@ class PolarsBackend(ColumnBackend):
         if odd is not None:
             raise UnsupportedTypeError(
                 f"polars names columns by strings, and columns= has {an(type(odd).__name__)}.",
-                "columns=[str(name) for name in columns]",
+                Hint(hints.keyword("columns", hints.code("[str(name) for name in columns]"))),
             )
         refuse_twice(names)
         return Labels(self.name, None, tuple(names))

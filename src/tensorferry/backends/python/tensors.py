@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.dtypes import DTYPES, ORDINARY
 from ...core.info import MANY, TensorInfo
 from ...core.kinds import Kind, kind_named
@@ -35,23 +36,29 @@ _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)
 _ROWS = (list, tuple, range)
 
-_REFUSED: dict[type, tuple[str, str | None]] = {
+_REFUSED: dict[type, tuple[str, str | Hint | None]] = {
     str: (
         "A str is text, not numbers.",
         Hint(
-            "{load:x} if it is a path; {one:[float(word) for word in x.split()]} if it is numbers"
+            hints.call("load"),
+            " if it is a path; ",
+            hints.one("[float(word) for word in x.split()]"),
+            " if it is numbers",
         ),
     ),
-    set: ("A set is not a tensor: it has no order.", Hint("{one:sorted(x)} or {one:list(x)}")),
+    set: (
+        "A set is not a tensor: it has no order.",
+        Hint(hints.one("sorted(x)"), " or ", hints.one("list(x)")),
+    ),
     frozenset: (
         "A frozenset is not a tensor: it has no order.",
-        Hint("{one:sorted(x)} or {one:list(x)}"),
+        Hint(hints.one("sorted(x)"), " or ", hints.one("list(x)")),
     ),
-    dict: ("A dict is several values with names, not one tensor.", Hint("{tree:x}")),
-    Mapping: ("A mapping is several values with names, not one tensor.", Hint("{tree:x}")),
-    deque: ("A deque is not read as a sequence: it is a queue.", Hint("{one:list(x)}")),
-    UserList: ("A UserList wraps a list, but is not one.", Hint("{one:list(x)}")),
-    PurePath: ("A path is where a file is, not what is in it.", Hint("{load:x}")),
+    dict: ("A dict is several values with names, not one tensor.", Hint(hints.tree())),
+    Mapping: ("A mapping is several values with names, not one tensor.", Hint(hints.tree())),
+    deque: ("A deque is not read as a sequence: it is a queue.", Hint(hints.one("list(x)"))),
+    UserList: ("A UserList wraps a list, but is not one.", Hint(hints.one("list(x)"))),
+    PurePath: ("A path is where a file is, not what is in it.", Hint(hints.call("load"))),
     type(None): (
         "None is not a tensor.",
         'float("nan") for a number that is missing, or leave it out',
@@ -92,10 +99,10 @@ class PythonBackend(Backend):
     def stands_for(self, kind: type) -> bool:
         return kind is list
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if issubclass(kind, TensorInfo):
             return "A TensorInfo describes a tensor, and has no values.", Hint(
-                "{explain:x} says what would be done"
+                hints.call("explain"), " says what would be done"
             )
         for base, words in _REFUSED.items():
             if issubclass(kind, base):
@@ -106,12 +113,12 @@ class PythonBackend(Backend):
                     f"{an(kind.__name__, 'A')} is not a sequence: "
                     "it has no length or no order of its own."
                 ),
-                Hint("{either:list(x)}"),
+                Hint(hints.either("list(x)")),
             )
         if kind.__name__ in ("Decimal", "Fraction"):
             return (
                 f"{an(kind.__name__, 'A')} is an exact number that no dtype holds.",
-                Hint("{one:float(x)}, which rounds"),
+                Hint(hints.one("float(x)"), ", which rounds"),
             )
         return None
 
@@ -192,7 +199,7 @@ class PythonBackend(Backend):
         if name is None:
             raise UnsupportedTypeError(
                 f"A buffer of format {array.dtype.str!r} has no numbers to convert.",
-                "memoryview(x).tobytes(), which are uint8",
+                Hint(hints.code("memoryview(x).tobytes()"), ", which are uint8"),
             )
         writable = array.flags.writeable
         mutable = writable or bool(memory.writable_somewhere(array))
@@ -291,7 +298,7 @@ def _over_buffer(x: Any) -> Array:
     except ValueError as error:
         raise UnsupportedTypeError(
             f"This {type(x).__name__} has no memory any more: {error}.",
-            "convert it before x.release()",
+            Hint("convert it before ", hints.code("x.release()")),
         ) from error
     try:
         # For the buffer protocol characters are bytes, but for NumPy they are text.
@@ -301,7 +308,7 @@ def _over_buffer(x: Any) -> Array:
     except (ValueError, TypeError, RuntimeError) as error:
         raise UnsupportedTypeError(
             f"A buffer of format {view.format!r} has no numbers to convert.",
-            "memoryview(x).tobytes(), which are uint8",
+            Hint(hints.code("memoryview(x).tobytes()"), ", which are uint8"),
         ) from error
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ... import hints
 from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 from ...core.declaration import Code, Declared
 from ...core.devices import HOST, kind_of
 from ...core.dtypes import DTYPES, ORDINARY
 from ...core.layout import ALIGNMENT
+from ...hints import Hint
 from ..numpy import declared as arrays
 
 if TYPE_CHECKING:
@@ -178,14 +180,24 @@ CAPABILITIES = Capabilities(
 
 DECLARED = Declared("tensorflow", CAPABILITIES, snippet, {"tf": "import tensorflow as tf"})
 
-REFUSED = {
+REFUSED: dict[str, tuple[str, str | Hint]] = {
     "RaggedTensor": (
         "rows of unequal lengths",
-        "x.to_tensor(default_value=0), or x.values and x.row_splits",
+        Hint(
+            hints.code("x.to_tensor(default_value=0)"),
+            ", or ",
+            hints.code("x.values"),
+            " and ",
+            hints.code("x.row_splits"),
+        ),
     ),
     "SparseTensor": (
         "indices and values, not one memory",
-        "tf.sparse.to_dense(x), or x.indices and x.values",
+        Hint(
+            hints.code("tf.sparse.to_dense(x)"),
+            ", or ",
+            hints.code("x.indices and x.values"),
+        ),
     ),
     "IndexedSlices": ("indices and values, not one memory", "x.indices and x.values"),
     "KerasTensor": (

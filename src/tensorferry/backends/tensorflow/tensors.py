@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.devices import HOST, device_name
 from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
@@ -130,15 +131,19 @@ class TensorflowBackend(Backend):
     def stands_for(self, kind: type) -> bool:
         return kind is self.tf.Tensor or issubclass(kind, self.eager)
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if issubclass(kind, self.tf.data.Dataset):
-            return "A tf.data.Dataset is many tensors, one after the other.", Hint("{prefetch:x}")
+            return "A tf.data.Dataset is many tensors, one after the other.", Hint(
+                hints.call("prefetch")
+            )
         if issubclass(kind, self.tf.Module) or (
             hasattr(kind, "variables") and hasattr(kind, "get_weights")
         ):
-            by_path = "{tree:dict((v.path, v) for v in x.variables)}, if no two have one path; or "
-            code = f"{by_path if hasattr(kind, 'path') else ''}{{tree:x.variables}}"
-            return f"{an(kind.__name__, 'A')} holds tensors, but is not one.", Hint(code)
+            hint = Hint(hints.tree("x.variables"))
+            if hasattr(kind, "path"):
+                by_path = hints.tree("dict((v.path, v) for v in x.variables)")
+                hint = Hint(by_path, ", if no two have one path") | hint
+            return f"{an(kind.__name__, 'A')} holds tensors, but is not one.", hint
         found = REFUSED.get(kind.__name__)
         if found is None:
             return None
@@ -198,7 +203,7 @@ class TensorflowBackend(Backend):
         if dtype.name.startswith(("qint", "quint")):
             return UnsupportedTypeError(
                 f"A quantized tensor ({dtype.name}) is integers, a scale and a zero point.",
-                "tf.bitcast(x, tf.int8), which has its integers",
+                Hint(hints.code("tf.bitcast(x, tf.int8)"), ", which has its integers"),
             )
         return UnsupportedTypeError(
             f"TensorFlow's {dtype.name} cannot be converted: it has no elements.", None
@@ -345,7 +350,7 @@ class TensorflowBackend(Backend):
             name = self.names[x.dtype]
             raise UnsupportedTypeError(
                 f"TensorFlow makes no variable of {name}: it has no operation that assigns one.",
-                "without variable=",
+                hints.without("variable"),
             ) from error
         except (RuntimeError, ValueError) as error:
             if self.tf.executing_eagerly():

@@ -24,8 +24,10 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ... import hints
 from ...core.derivations import Jvp, Vjp, Vmap, chosen
 from ...errors import GradientError, UnsupportedTypeError
+from ...hints import Hint
 from .. import registry
 from .tensors import BACKEND
 
@@ -736,8 +738,8 @@ def _refuse_lost(flat: Flat, rules: Sequence[Rule], lost: _Lost, tensors: Sequen
             f"{flat.source.name} differentiates a copy of {flat.path(min(wrt & ends))} that is "
             "detached from it, so "
             "that no gradient would reach it.",
-            "x.requires_grad_() of the argument itself, without a detach; or "
-            f"{flat.hint_of_zeros()}",
+            Hint(hints.code("x.requires_grad_()"), " of the argument itself, without a detach")
+            | flat.hint_of_zeros(),
         )
 
 

@@ -13,6 +13,8 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from ... import hints
+from ...hints import Hint
 from ..nodes import Node, attribute, entry_of, item
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ def _like(x: Any) -> Any:
 def _open_packed(x: Any) -> Node:
     held = list(tuple.__iter__(x))
     why = "A PackedSequence holds its sequences step by step, all in one: stacked ones are none."
-    hint = "torch.nn.utils.rnn.unpack_sequence(x) in its place"
+    hint = Hint(hints.code("torch.nn.utils.rnn.unpack_sequence(x)"), " in its place")
 
     def rebuild(values: Sequence[Any]) -> Any:
         # Not with its constructor, which checks the device of the lengths.

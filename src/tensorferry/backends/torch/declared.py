@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ... import hints
 from ...core.capabilities import (
     Capabilities,
     DeviceFacts,
@@ -18,6 +19,7 @@ from ...core.declaration import Code, Declared
 from ...core.devices import HOST
 from ...core.dtypes import ORDINARY, find, is_misrounded
 from ...core.layout import packed_strides
+from ...hints import Hint
 from ..numpy import declared as arrays
 
 if TYPE_CHECKING:
@@ -273,11 +275,11 @@ _TRACED = (
     ),
     "convert before or after the traced function; inside it, stay in torch",
 )
-ABSTRACT = {
+ABSTRACT: dict[str, tuple[str, str | Hint | None]] = {
     "traced": _TRACED,
     "meta": (
         "a meta tensor has a shape and a dtype, but no memory",
-        'torch.zeros_like(x, device="cpu"), whose values are zeros',
+        Hint(hints.code('torch.zeros_like(x, device="cpu")'), ", whose values are zeros"),
     ),
     "FakeTensor": (
         "it is a FakeTensor, which has a shape and a dtype, but no memory",
@@ -289,11 +291,15 @@ ABSTRACT = {
     ),
     "freed": (
         "its storage was freed, as FSDP does between its uses, so it has no values",
-        "convert it while its memory is there: x.untyped_storage().nbytes() says",
+        Hint(
+            "convert it while its memory is there: ",
+            hints.code("x.untyped_storage().nbytes()"),
+            " says",
+        ),
     ),
     "MaskedTensor": (
         "it is a MaskedTensor, values and a mask, and its mask would be lost",
-        "x.to_tensor(0), or another value",
+        Hint(hints.code("x.to_tensor(0)"), ", or another value"),
     ),
     "DTensor": (
         "it is a DTensor, a part of a tensor that lies on several devices",

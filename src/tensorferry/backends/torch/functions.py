@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.derivations import Jvp, Vjp, Vmap
 from ...errors import UnsupportedTypeError
+from ...hints import Hint
 from .. import registry
 from ..functions import Inner, Outer
 from .autograd import AutogradUse, Watch, closed_over, derived, foreign_leaves, forward
@@ -219,9 +221,9 @@ class TorchInner(Inner):
 def _needs_values(flat: Flat, why: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
         f"The shapes that {flat.source.name} gives cannot be told without values: {why}",
-        'tensors of PyTorch from argument to result; or wrap(function, inner="torch", '
-        "shapes=lambda x: x) says them; "
-        "or call it outside jit, grad and vmap",
+        Hint("tensors of PyTorch from argument to result")
+        | Hint(hints.code('wrap(function, inner="torch", shapes=lambda x: x)'), " says them")
+        | "call it outside jit, grad and vmap",
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...core.devices import HOST, device_name
 from ...core.dtypes import ORDINARY, find
 from ...core.info import TensorInfo
@@ -159,22 +160,24 @@ class TorchBackend(Backend):
     def stands_for(self, kind: type) -> bool:
         return kind is self.torch.Tensor
 
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+    def refusal(self, kind: type) -> tuple[str, str | Hint | None] | None:
         if issubclass(kind, self.uninitialized):
             return (
                 (
                     f"This {kind.__name__} has no shape yet: "
                     "its module gives it one when it is called."
                 ),
-                "module(inputs) first, or x.materialize(shape)",
+                Hint("module(inputs) first, or ", hints.code("x.materialize(shape)")),
             )
         if issubclass(kind, self.torch.nn.Module):
             return (
                 f"{an(kind.__name__, 'A')} is a torch.nn.Module: it holds tensors, but is not one.",
-                Hint("{tree:x.state_dict()}"),
+                Hint(hints.tree("x.state_dict()")),
             )
         if issubclass(kind, self.torch.utils.data.DataLoader):
-            return "A DataLoader is many batches, one after the other.", Hint("{prefetch:x}")
+            return "A DataLoader is many batches, one after the other.", Hint(
+                hints.call("prefetch")
+            )
         if issubclass(kind, (self.torch.Size, tuple)):
             return None
         if kind.__name__ == "PackedSequence":
@@ -458,7 +461,7 @@ class TorchBackend(Backend):
                 return self._asked(self.torch.stack, list(tensors)).reshape(shape)
         except (RuntimeError, ValueError) as error:
             raise UnsupportedTypeError(
-                f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
+                f"PyTorch does not stack these: {error}", Hint(hints.Each())
             ) from error
 
     def write(self, x: Any, out: Any, overlaps: bool = False) -> None:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ... import hints
 from ...core.leaf_dtypes import DtypeRule
 from ...core.names import EXCHANGE
 from ...errors import FormatLimitError
+from ...hints import Hint
 from .wording import named
 
 if TYPE_CHECKING:
@@ -349,7 +351,8 @@ def with_columns(
     if keywords.given:
         words = " and ".join(f"{name}=" for name in keywords.given)
         why = f"{words} is for columns of tables, as Parquet has them"
-        raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", f"without {words}")
+        hint = Hint("without ", hints.one_of([*map(hints.keyword, keywords.given)], "and"))
+        raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", hint)
     return contents
 
 

@@ -7,7 +7,9 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from ... import hints
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
+from ...hints import Hint
 from .contents import FileFinding, NotTensor
 from .wording import named
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INSTEAD", "Format", "owned"]
 
-INSTEAD = 'to="safetensors", or another format'
+INSTEAD = Hint(hints.keyword("to", "safetensors"), ", or another format")
 """The hint for a format that cannot do it."""
 
 
@@ -191,7 +193,7 @@ class Format(ABC):
             name for name, stored in contents.tensors.items() if stored.dtype not in self.dtypes
         ]
 
-    def refuse_any(self, names: Iterable[object], what: str, hint: str) -> None:
+    def refuse_any(self, names: Iterable[object], what: str, hint: str | Hint) -> None:
         """Raise if there are any of these names of tensors or strings.
 
         Raises:

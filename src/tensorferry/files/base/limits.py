@@ -2,42 +2,42 @@
 
 The code that raises the error knows tensors, keys and metadata. Which patterns and dtypes a call
 has already, or how the tree in memory is nested, only the function that was called knows: it asks
-the `FileHint` for its own words.
+the `FileHint` for its own ways.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
+from ... import hints
 from ...core.dtypes import fit
-from ...core.leaf_dtypes import DtypeRule, quoted, with_choice, with_others
+from ...core.leaf_dtypes import DtypeRule, with_choice, with_others
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, FormatLimitError, LossyCastError, TreeError
-from ...hints import lacks
+from ...hints import Hint, quoted
 from .contents import MOST_TENSORS
 from .format import INSTEAD
 from .nesting import free_name, keys_of
 from .wording import as_unicode, is_unicode, named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
-    from typing_extensions import Self
-
+    from ...hints import Caller
     from .contents import Contents
     from .format import Format
 
 __all__ = [
     "IN_SHARDS",
     "OTHER_FORMAT",
+    "TENSORS_ONLY",
     "FileHint",
     "Given",
     "InPlace",
@@ -56,15 +56,19 @@ __all__ = [
     "in_place_of_scalar",
     "other_names",
     "refuse_contents",
+    "renamed_by",
     "text_keys",
     "uncast",
+    "uncast_by",
 ]
 
 _MOST_LISTED = 20
 """Of more tensors, a hint does not list the names."""
 _MARKS = "/|#!,;%@"
 """What may stand between the parts of a substitution."""
-_LEFT_OUT = "tensors_only=True, which leaves out what is not a tensor"
+_NO_TENSORS = ", which leaves out what is not a tensor"
+TENSORS_ONLY = Hint(hints.keyword("tensors_only", True), _NO_TENSORS)
+"""The hint to leave out what is not a tensor."""
 
 
 class Given(NamedTuple):
@@ -151,17 +155,17 @@ def _plain(key: Any) -> Any:
     return key.item() if isinstance(key, np.generic) else key
 
 
-class Way(Protocol):
-    """One way of a hint."""
+class FileWay(Protocol):
+    """One way of a hint about a file."""
 
-    def for_files(self, given: Given) -> str | None:
-        """The keyword of `convert_files` or `load`; ``None`` if there is none."""
+    def for_files(self, given: Given) -> Hint | None:
+        """What `convert_files` or `load` is told; ``None`` if there is nothing."""
 
-    def for_save(self, saved: Saved) -> str | None:
-        """The code for `save`; ``None`` if there is none."""
+    def for_save(self, saved: Saved) -> Hint | None:
+        """What `save` is told; ``None`` if there is nothing."""
 
 
-class FileHint(str):
+class FileHint(Hint):
     """A hint with ways for `convert_files`, and other ways for `save`, where `x` is the tree.
 
     >>> hint = FileHint(Leaving(), Without({"a": ("a",)}))
@@ -175,37 +179,49 @@ class FileHint(str):
     "{key: value for key, value in x.items() if key != 'a'} in its place, which leaves it out"
 
     Args:
-        ways: The ways, the best one first.
+        file_ways: The ways, the best one first.
     """
 
-    __slots__ = ("ways",)
-    ways: tuple[Way, ...]
+    __slots__ = ("file_ways",)
+    file_ways: tuple[FileWay, ...]
 
-    def __new__(cls, *ways: Way) -> Self:  # noqa: D102
-        made = super().__new__(cls, _joined(way.for_files(Given()) for way in ways) or "")
-        made.ways = ways
-        return made
-
-    def for_files(self, given: Given) -> str | None:
-        """The hint for a call that has some keywords already; ``None`` if there is no way."""
-        return _joined(way.for_files(given) for way in self.ways)
-
-    def for_save(self, saved: Saved) -> str | None:
-        """The hint for a call of `save`; ``None`` if there is no way."""
-        return _joined(way.for_save(saved) for way in self.ways)
+    def __init__(self, *file_ways: FileWay) -> None:
+        found = _either(way.for_files(Given()) for way in file_ways)
+        super().__init__(*([] if found is None else [found]))
+        self.file_ways = file_ways
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FileHint, self.ways
+        return _file_hint, (self.file_ways, self.caller)
+
+    def for_call(self, caller: Caller) -> FileHint:
+        """The hint, for the call that the user made."""
+        return _file_hint(self.file_ways, caller)
+
+    def for_files(self, given: Given) -> Hint | None:
+        """The hint for a call that has some keywords already; ``None`` if there is no way."""
+        return _either(way.for_files(given) for way in self.file_ways)
+
+    def for_save(self, saved: Saved) -> Hint | None:
+        """The hint for a call of `save`; ``None`` if there is no way."""
+        return _either(way.for_save(saved) for way in self.file_ways)
 
 
-def _joined(ways: Iterable[str | None]) -> str | None:
-    return "; or ".join(way for way in ways if way is not None) or None
+def _file_hint(file_ways: Iterable[FileWay], caller: Caller) -> FileHint:
+    made = FileHint(*file_ways)
+    made.caller = caller
+    return made
+
+
+def _either(found: Iterable[Hint | None]) -> Hint | None:
+    """One hint with the ways of several; ``None`` if they have none."""
+    ways = [way for hint in found if hint is not None for way in hint.ways]
+    return Hint.of_ways(ways) if ways else None
 
 
 def complete(error: ConversionError, call: Given | Saved) -> None:
-    """Put what a call has already into the hints of an error that have gaps for it."""
+    """Put what a call has already into the hints of an error that depend on it."""
     for each in error.exceptions if isinstance(error, TreeError) else (error,):
-        hint = each.hint
+        hint = each.advice
         if isinstance(hint, FileHint):
             if isinstance(call, Saved):
                 hint = hint.for_save(call)
@@ -213,39 +229,33 @@ def complete(error: ConversionError, call: Given | Saved) -> None:
                 hint = hint.for_files(call)
         if isinstance(call, Given):
             hint = leaving_something(hint, call)
-        if hint is not each.hint:
-            each.hint = hint
-            each.args = (each.message, each.hint)
+        if hint is not each.advice:
+            each.advise(hint)
 
 
-def leaving_something(hint: str | None, given: Given) -> str | None:
+def leaving_something(hint: Hint | None, given: Given) -> Hint | None:
     """A hint without the way that leaves out all that a call takes; ``None`` if it has no other.
 
-    >>> hint = 'pad=0; or exclude=["a"], which leaves it out'
+    >>> hint = Hint(hints.keyword("pad", 0)) | Hint(
+    ...     hints.keyword("exclude", ["a"]), ", and no more"
+    ... )
     >>> leaving_something(hint, Given(names=frozenset("a")))
     'pad=0'
     >>> leaving_something(hint, Given(names=frozenset("ab"))) is hint
     True
     """
-    if hint is None or not given.names or "exclude=[" not in hint:
+    if hint is None or not given.names:
         return hint
-    ways = hint.split("; or ")
-    others = [way for way in ways if not _leaves_nothing(way, given.names)]
-    if len(others) == len(ways):
+    if not any(_leaves_nothing(way, given.names) for way in hint.ways):
         return hint
-    return _joined(others)
+    return hint.where(lambda way: not _leaves_nothing(way, given.names))
 
 
-def _leaves_nothing(way: str, names: Iterable[str]) -> bool:
-    found = _EXCLUDED.match(way)
-    globs: list[str] = []
-    if found is not None:
-        with suppress(SyntaxError):  # a bracket in a name, with a comma behind it
-            globs = ast.literal_eval(found[1])
-    return bool(globs) and all(any(fnmatchcase(name, glob) for glob in globs) for name in names)
-
-
-_EXCLUDED = re.compile(r"exclude=(\[[^…]*?\])(?=, |$)")
+def _leaves_nothing(way: hints.Way, names: Iterable[str]) -> bool:
+    globs = dict(hints.pairs_in(way)).get("exclude")
+    if not isinstance(globs, list) or not globs:
+        return False
+    return all(any(fnmatchcase(name, glob) for glob in globs) for name in names)
 
 
 @contextmanager
@@ -258,44 +268,51 @@ def completed(given: Callable[[], Given]) -> Iterator[None]:
         raise
 
 
-def uncast(error: ConversionError, call: Given, name: str, target: str) -> str | None:
+def uncast(error: ConversionError, call: Given, name: str, target: Caller) -> Hint | None:
     """The hint of an error about a loaded tensor; not to cast it, if one value does not fit.
 
     Args:
         error: The error.
         call: What the call has already; of `dtypes`, that of the tensor.
         name: The name of the tensor.
-        target: The framework.
+        target: The call, with what is known of the framework.
     """
     if not (isinstance(error, LossyCastError) and error.is_of_value):
-        return error.hint
-    if lacks(target, call.dtypes[name]):
+        return error.advice
+    if target.lacks(call.dtypes[name]):
         without = leaving_something(Without({name: ()}).for_files(call), call)
-        return _joined((without, f'to="{EXCHANGE}", which has {call.dtypes[name]}'))
-    return f"dtype={with_choice(call.rule, name, None).as_code()}, which leaves it as it is"
+        other = Hint(hints.keyword("to", EXCHANGE), f", which has {call.dtypes[name]}")
+        return _either((without, other))
+    return uncast_by(call.rule, name)
+
+
+def uncast_by(rule: DtypeRule, name: str) -> Hint:
+    """The hint not to cast one tensor, beside what a rule for dtypes says of others."""
+    dtype = with_choice(rule, name, None).as_mapping()
+    return Hint(hints.keyword("dtype", dtype), ", which leaves it as it is")
 
 
 # -- the ways --------------------------------------------------------------------------------------
 
 
 class Words(NamedTuple):
-    """A way in words that are ready.
+    """A way that does not depend on the call.
 
     Args:
         files: For `convert_files`.
         save: For `save`.
     """
 
-    files: str | None = None
-    save: str | None = None
+    files: str | Hint
+    save: str | Hint
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
+    def for_files(self, given: Given) -> Hint:  # noqa: D102
         del given
-        return self.files
+        return Hint.of(self.files)
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+    def for_save(self, saved: Saved) -> Hint:  # noqa: D102
         del saved
-        return self.save
+        return Hint.of(self.save)
 
 
 class Leaving(NamedTuple):
@@ -305,13 +322,13 @@ class Leaving(NamedTuple):
         save: What `save` does instead.
     """
 
-    save: str | None = None
+    save: Hint | None = None
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
+    def for_files(self, given: Given) -> Hint:  # noqa: D102
         del given
-        return _LEFT_OUT
+        return TENSORS_ONLY
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+    def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
         del saved
         return self.save
 
@@ -325,20 +342,23 @@ class Without(NamedTuple):
 
     keys: Mapping[str, tuple[Any, ...]]
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
+    def for_files(self, given: Given) -> Hint | None:  # noqa: D102
         if not 0 < len(self.keys) <= _MOST_LISTED:
             return None
         gone = [given.source(name) for name in self.keys]
         globs = [*given.exclude, *map(escape, gone)]
         # A substitution has to change a name.
         rename = [text for text in given.rename if given.renamed.get(text, _NONE).difference(gone)]
+        exclude = hints.keyword("exclude", globs)
         if len(rename) == len(given.rename):
-            again = ""
+            keywords = Hint(exclude)
+        elif rename:
+            keywords = Hint(hints.keywords(exclude=globs, rename=rename))
         else:
-            again = _with_rename(rename)
-        return f"exclude=[{', '.join(map(quoted, globs))}]{again}, which leaves {self._them} out"
+            keywords = Hint(exclude, ", ", hints.without("rename"))
+        return keywords + f", which leaves {self._them} out"
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+    def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
         found = _in_one_dict(saved, self.keys.values())
         if found is None or len(self.keys) > _MOST_LISTED:
             return None
@@ -348,7 +368,7 @@ class Without(NamedTuple):
         else:
             others = f"not in {tuple(keys)!r}"
         kept = f"{{key: value for key, value in {code}.items() if key {others}}}"
-        return f"{kept} in its place, which leaves {self._them} out"
+        return Hint(f"{kept} in its place, which leaves {self._them} out")
 
     @property
     def _them(self) -> str:
@@ -356,12 +376,6 @@ class Without(NamedTuple):
 
 
 _NONE: frozenset[str] = frozenset()
-
-
-def _with_rename(texts: Sequence[str]) -> str:
-    if texts:
-        return f", rename=[{', '.join(map(quoted, texts))}]"
-    return ", without rename="
 
 
 class Renamed(NamedTuple):
@@ -379,15 +393,13 @@ class Renamed(NamedTuple):
     in_tree: bool = True
     """Whether `save` may do so, too: the names are those of keys."""
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
+    def for_files(self, given: Given) -> Hint | None:  # noqa: D102
         if not 0 < len(self.keys) <= _MOST_LISTED:
             return None
         new = _new_names(self.keys, self.taken, self.better)
-        return (
-            f"rename={[*given.rename, *(_substitution(old, name) for old, name in new.items())]!r}"
-        )
+        return renamed_by([*given.rename, *(_substitution(*each) for each in new.items())])
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+    def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
         if self.in_tree:
             found = _in_one_dict(saved, self.keys.values())
         else:
@@ -397,7 +409,12 @@ class Renamed(NamedTuple):
         code, keys = found
         taken = frozenset(map(str, saved.at(next(iter(self.keys.values()))[:-1])[1]))
         new = _new_names(map(str, keys), taken, self.better)
-        return f"{_with_keys(code, new)} in its place"
+        return Hint(f"{_with_keys(code, new)} in its place")
+
+
+def renamed_by(substitutions: list[str]) -> Hint:
+    """The hint to rename tensors by these substitutions."""
+    return Hint(hints.keyword("rename", hints.Written(substitutions, repr(substitutions))))
 
 
 class OtherDtypes(NamedTuple):
@@ -413,20 +430,21 @@ class OtherDtypes(NamedTuple):
     casts: Mapping[str, str]
     remark: str = ""
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
+    def for_files(self, given: Given) -> Hint | None:  # noqa: D102
         if not self._for_all:
             return None
         asked = [
             (given.dtypes.get(given.source(name), dtype), given.source(name), self.casts[dtype])
             for name, dtype in self.dtypes.items()
         ]
-        return f"dtype={with_others(given.rule, asked)}{self.remark}"
+        return Hint(hints.keyword("dtype", with_others(given.rule, asked)), self.remark)
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+    def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
         del saved
         casts = ", ".join(f"{quoted(own)}: {quoted(other)}" for own, other in self.casts.items())
         if self._for_all:
-            return f'save(convert_tree(x, "numpy", dtype={{{casts}}}), path){self.remark}'
+            code = f'save(convert_tree(x, "numpy", dtype={{{casts}}}), path)'
+            return Hint(hints.Code(code, stays=True), self.remark)
         return None
 
     @property
@@ -437,12 +455,12 @@ class OtherDtypes(NamedTuple):
 class Undecoded(NamedTuple):
     """To take the bytes of quantised blocks as they are, if no dtype is asked for."""
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
+    def for_files(self, given: Given) -> Hint | None:  # noqa: D102
         if given.rule == DtypeRule():
-            return "without dequantize=, which keeps it as it is"
+            return hints.without("dequantize") + ", which keeps it as it is"
         return None
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+    def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
         del saved
         return None
 
@@ -458,13 +476,15 @@ class OneOf(NamedTuple):
     name: str
     keys: tuple[Any, ...]
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
-        alone = ", tensors_only=True" if given.nests else ""
-        return f"include=[{quoted(escape(given.source(self.name)))}]{alone}, or another of them"
+    def for_files(self, given: Given) -> Hint | None:  # noqa: D102
+        keywords: dict[str, object] = {"include": [escape(given.source(self.name))]}
+        if given.nests:
+            keywords["tensors_only"] = True
+        return Hint(hints.keywords(**keywords), ", or another of them")
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+    def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
         place = _place(saved, self.keys)
-        return place and f"save({place}, path), or another of them"
+        return None if place is None else Hint(f"save({place}, path), or another of them")
 
 
 class Metadataless(NamedTuple):
@@ -476,18 +496,17 @@ class Metadataless(NamedTuple):
 
     keys: tuple[str, ...]
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
-        asked = any(key in given.metadata for key in self.keys)
-        if asked:
-            ways = [_without(given.metadata, self.keys)]
-        else:
-            ways = []
-        if not all(key in given.metadata for key in self.keys):
-            ways += [_LEFT_OUT]
-        return ", ".join(ways)
+    def for_files(self, given: Given) -> Hint | None:  # noqa: D102
+        given_by_call = [key in given.metadata for key in self.keys]
+        keywords: hints.Pairs = ()
+        if any(given_by_call):
+            keywords += (("metadata", _without(given.metadata, self.keys)),)
+        if all(given_by_call):
+            return Hint(hints.Keywords(keywords)) if keywords else None
+        return Hint(hints.Keywords((*keywords, ("tensors_only", True))), _NO_TENSORS)
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
-        return _without(saved.metadata, self.keys)
+    def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
+        return Hint(hints.keyword("metadata", _without(saved.metadata, self.keys)))
 
 
 class InPlace(NamedTuple):
@@ -503,13 +522,15 @@ class InPlace(NamedTuple):
     code: str
     remark: str = ""
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
+    def for_files(self, given: Given) -> Hint | None:  # noqa: D102
         del given
-        return _LEFT_OUT
+        return TENSORS_ONLY
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+    def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
         place = _place(saved, self.keys)
-        return place and f"{self.code.format(place)} in its place{self.remark}"
+        if place is None:
+            return None
+        return Hint(f"{self.code.format(place)} in its place{self.remark}")
 
 
 def in_place_of_scalar(scalar: np.generic[Any], keys: tuple[Any, ...]) -> InPlace:
@@ -536,16 +557,16 @@ class Keyed(NamedTuple):
     keys: tuple[Any, ...]
     new: Mapping[Any, str] = {}
 
-    def for_files(self, given: Given) -> str | None:  # noqa: D102
+    def for_files(self, given: Given) -> Hint | None:  # noqa: D102
         del given
-        return _LEFT_OUT
+        return TENSORS_ONLY
 
-    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+    def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
         place = _place(saved, self.keys)
         if place is None:
             return None
         if self.new:
-            return f"{_with_keys(place, self.new)} in its place"
+            return Hint(f"{_with_keys(place, self.new)} in its place")
         node = saved.at(self.keys)[1]
         if all(isinstance(_plain(key), (str, bytes, int, float)) for key in node):
             key = 'getattr(key, "item", lambda: key)()'
@@ -553,16 +574,16 @@ class Keyed(NamedTuple):
             key = "str(key)"
         else:
             key = "repr(key)"
-        return f"{{{key}: value for key, value in {place}.items()}} in its place"
+        return Hint(f"{{{key}: value for key, value in {place}.items()}} in its place")
 
 
 IN_SHARDS = FileHint(
     Words(
-        'shard="5GB"',
+        Hint(hints.keyword("shard", "5GB")),
         'save(x, os.path.splitext(path)[0], to="safetensors", shard="5GB"), which makes a folder',
     )
 )
-OTHER_FORMAT = FileHint(Leaving('to="safetensors", or another format that has a place for it'))
+OTHER_FORMAT = FileHint(Leaving(INSTEAD + " that has a place for it"))
 
 
 def _place(saved: Saved, keys: tuple[Any, ...]) -> str | None:
@@ -616,10 +637,10 @@ def _substitution(old: str, new: str) -> str:
     return f"s{mark}^{pattern}${mark}{text}{mark}"
 
 
-def _without(metadata: Mapping[str, str], keys: Iterable[str]) -> str:
-    """The keyword for the metadata without some keys."""
+def _without(metadata: Mapping[str, str], keys: Iterable[str]) -> hints.Written | None:
+    """The metadata without some keys; ``None`` if nothing is left."""
     rest = {key: text for key, text in metadata.items() if key not in set(keys)}
-    return f"metadata={rest!r}" if rest else "metadata=None"
+    return hints.Written(rest, repr(rest)) if rest else None
 
 
 def refuse_contents(format: Format, contents: Contents) -> None:  # noqa: A002 - the term

@@ -13,6 +13,7 @@ from .wording import named
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ...hints import Hint
     from .contents import Contents
 
 __all__ = ["Attributes", "Kept", "Placeholder", "Refusal", "RefusedValue", "escaped", "objects_in"]
@@ -96,9 +97,9 @@ class Refusal(str):
 
     __slots__ = ("demand", "hint")
     demand: str
-    hint: str
+    hint: Hint
 
-    def __new__(cls, demand: str, hint: str) -> Self:  # noqa: D102
+    def __new__(cls, demand: str, hint: Hint) -> Self:  # noqa: D102
         made = super().__new__(cls, f"it asks for {demand}, which was not run")
         made.demand, made.hint = demand, hint
         return made

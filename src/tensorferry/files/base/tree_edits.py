@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import hints
 from ...errors import FormatLimitError
+from ...hints import Hint
 from ...host.numpy_dtypes import of_numpy
 from .contents import Ref
 from .nesting import are_plain, children_of, is_container, leaves, like, name_at, relabel
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from .stored import Stored
 
 __all__ = ["rename", "with_scalars", "without"]
+
+UNNESTED = Hint(hints.keyword("tensors_only", True), ", which leaves out how they nest")
+"""The hint for tensors whose tree cannot be kept."""
 
 
 def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
@@ -54,7 +59,7 @@ def without(
     tree: Any,
     excluded: Collection[str],
     dropped: Sequence[int] = b"",
-    hint: Callable[[str], str] | None = None,
+    hint: Callable[[str], Hint] | None = None,
 ) -> Any:
     """A tree without some of its tensors and values.
 
@@ -101,7 +106,7 @@ def _renamed(
                 raise FormatLimitError(
                     f"{'.'.join((*keys, str(place)))} stands in a list, at place {place}: it "
                     f"cannot be named {new}.",
-                    "tensors_only=True, which leaves out how they nest",
+                    UNNESTED,
                 )
         return type(node)(now for now, _ in pairs), []
     if not isinstance(node, dict):
@@ -124,7 +129,7 @@ def _renamed(
                 raise FormatLimitError(
                     f"{old} cannot be named {new}: it stands in the file's tree under "
                     f"{prefix or key!r}.",
-                    "tensors_only=True, which leaves out how they nest",
+                    UNNESTED,
                 )
             put(new, _relabelled(child, mapping))
             continue
@@ -185,11 +190,11 @@ class _Rest:
         self,
         excluded: frozenset[str],
         dropped: bytes,
-        hint: Callable[[str], str] | None,
+        hint: Callable[[str], Hint] | None,
     ) -> None:
         self._excluded = excluded
         self._dropped = dropped
-        self._hint = hint or (lambda _: "tensors_only=True, which leaves out how they nest")
+        self._hint = hint or (lambda _: UNNESTED)
         self._at = 0
 
     def of(self, node: Any, keys: tuple[str, ...]) -> Any:

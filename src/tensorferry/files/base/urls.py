@@ -7,48 +7,26 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ...errors import FileFormatError, UnsupportedTypeError, shown
+from ...hints import Hint, Spoken
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-__all__ = ["ShellHint", "refuse_no_path", "refuse_url"]
+__all__ = ["path_hint", "refuse_no_path", "refuse_url"]
 
 # A Path has one slash in the place of two. A drive of Windows has one letter.
 _URL = re.compile(r"(file):/{1,3}|([A-Za-z][A-Za-z0-9+.\-]+):/{1,2}(?=[^/])")
 _HUB = "huggingface.co"
 
 
-class ShellHint(str):
-    """A hint in Python, with one for the command line.
-
-    Args:
-        text: The hint.
-        for_shell: The hint for people who type commands.
-    """
-
-    __slots__ = ("for_shell",)
-    for_shell: str
-
-    def __new__(cls, text: str, for_shell: str) -> Self:  # noqa: D102
-        made = super().__new__(cls, text)
-        made.for_shell = for_shell
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ShellHint, (str(self), self.for_shell)
-
-
-def path_hint(path: Path) -> ShellHint:
+def path_hint(path: Path) -> Hint:
     """The hint to read another path.
 
     Args:
         path: The path.
     """
-    return ShellHint(f"load({str(path)!r})", f"tensorferry inspect {shlex.quote(str(path))}")
+    command = f"tensorferry inspect {shlex.quote(str(path))}"
+    return Hint(Spoken(f"load({str(path)!r})", command))
 
 
 def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
@@ -70,23 +48,19 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
     url = f"{scheme}://{'/' if found[1] else ''}{text[found.end() :]}"
     told, is_secret = _without_secrets(url)
     if scheme == "file":
-        hint = _local(url)
+        said = _local(url)
     elif is_target:
-        hint = _uploaded(scheme, url)
+        said = _uploaded(scheme, url)
     else:
-        hint = _downloaded(scheme, url)
+        said = _downloaded(scheme, url)
     if is_secret:
         # What a URL has of passwords and tokens is in no message, and so not in the code either.
-        python, shell = (
-            str(hint).replace(repr(url), "url"),
-            hint.for_shell.replace(shlex.quote(url), '"$URL"'),
-        )
-        hint = ShellHint(
-            f"with the whole URL in url: {python}", f"with the whole URL in URL: {shell}"
-        )
+        python = said.python.replace(repr(url), "url")
+        shell = said.shell.replace(shlex.quote(url), '"$URL"')
+        said = Spoken(f"with the whole URL in url: {python}", f"with the whole URL in URL: {shell}")
     what = "written to" if is_target else "read from"
     raise FileFormatError(
-        f"{told} is a URL, and files are {what} paths of this machine only.", hint
+        f"{told} is a URL, and files are {what} paths of this machine only.", Hint(said)
     )
 
 
@@ -134,12 +108,12 @@ def _name(url: str) -> str:
     return re.sub(r"[^\w.\-]", "_", last).lstrip("-.") or "model"
 
 
-def _local(url: str) -> ShellHint:
+def _local(url: str) -> Spoken:
     place = unquote(urlsplit(url).path)
-    return ShellHint(repr(place), shlex.quote(place))
+    return Spoken(repr(place), shlex.quote(place))
 
 
-def _downloaded(scheme: str, url: str) -> ShellHint:
+def _downloaded(scheme: str, url: str) -> Spoken:
     name = _name(url)
     quoted, file = shlex.quote(url), shlex.quote(name)
     of_hub = _hub_file(scheme, url)
@@ -147,24 +121,20 @@ def _downloaded(scheme: str, url: str) -> ShellHint:
         return of_hub
     if scheme in ("http", "https", "ftp"):
         python = f"import urllib.request; path, _ = urllib.request.urlretrieve({url!r}, {name!r})"
-        return _both(python, f"curl -fL -o {file} {quoted}")
+        return Spoken(python, f"curl -fL -o {file} {quoted}")
     if scheme in ("s3", "s3a", "s3n"):
         parts = urlsplit(url)
         bucket, key = parts.netloc, parts.path.lstrip("/")
         python = f'import boto3; path = {name!r}; boto3.client("s3").download_file({bucket!r}, {key!r}, path)'
-        return _both(python, f"aws s3 cp {shlex.quote(f's3://{bucket}/{key}')} {file}")
+        return Spoken(python, f"aws s3 cp {shlex.quote(f's3://{bucket}/{key}')} {file}")
     python = f"import fsspec; path = {name!r}; fsspec.filesystem({scheme!r}).get({url!r}, path)"
     shell = f"python -c {shlex.quote(python)}"
     if scheme in ("gs", "gcs"):
         shell = f"gcloud storage cp {shlex.quote('gs://' + url.partition('://')[2])} {file}"
-    return _both(python, shell)
+    return Spoken(python, shell)
 
 
-def _both(python: str, shell: str) -> ShellHint:
-    return ShellHint(python, shell)
-
-
-def _hub_file(scheme: str, url: str) -> ShellHint | None:
+def _hub_file(scheme: str, url: str) -> Spoken | None:
     """The hint for a file or whole repository of the Hugging Face Hub; ``None`` for other URLs."""
     parts = urlsplit(url)
     words = [unquote(word) for word in (parts.netloc + parts.path).split("/") if word]
@@ -198,12 +168,10 @@ def _hub_file(scheme: str, url: str) -> ShellHint | None:
         python.append(f"revision={revision!r}")
         shell += f" --revision {shlex.quote(revision)}"
     call = "hf_hub_download" if rest else "snapshot_download"
-    return ShellHint(
-        f"from huggingface_hub import {call}; path = {call}({', '.join(python)})", shell
-    )
+    return Spoken(f"from huggingface_hub import {call}; path = {call}({', '.join(python)})", shell)
 
 
-def _uploaded(scheme: str, url: str) -> ShellHint:
+def _uploaded(scheme: str, url: str) -> Spoken:
     """The hint for a target: a file here, which another tool uploads."""
     name = _name(url)
     file, quoted = shlex.quote(name), shlex.quote(url)
@@ -221,7 +189,7 @@ def _uploaded(scheme: str, url: str) -> ShellHint:
         )
         shell = f"hf upload {shlex.quote(repository)} {file} {shlex.quote(place)}"
     elif scheme in ("http", "https", "ftp"):
-        return ShellHint(
+        return Spoken(
             f"the path of a file here, such as {name!r}", f"the path of a file here, such as {file}"
         )
     else:
@@ -229,6 +197,6 @@ def _uploaded(scheme: str, url: str) -> ShellHint:
         shell = f"python -c {shlex.quote(call)}"
         if scheme in ("gs", "gcs"):
             shell = f"gcloud storage cp {file} {quoted}"
-    return ShellHint(
+    return Spoken(
         f"{name!r} as the path, and then: {call}", f"{file} as the path, and then: {shell}"
     )

@@ -7,9 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ... import hints
 from ...errors import UnsupportedTypeError, an, shown
+from ...hints import Hint
 
 __all__ = ["as_unicode", "is_unicode", "named", "path_of", "several", "strings_of"]
+
+_ALL_TEXT = "{str(key): str(value) for key, value in metadata.items()}"
 
 
 def named(names: Iterable[object], most: int = 5) -> str:
@@ -92,7 +96,7 @@ def strings_of(metadata: object) -> dict[str, str]:
         if not isinstance(odd, str):
             raise UnsupportedTypeError(
                 f"{where} is {an(type(odd).__name__)}; keys and values have to be strings.",
-                "metadata={str(key): str(value) for key, value in metadata.items()}",
+                Hint(hints.keyword("metadata", hints.code(_ALL_TEXT))),
             )
     # With `str.__str__`, because a subclass of `str` may define another `__str__`.
     return {str.__str__(key): str.__str__(value) for key, value in metadata.items()}

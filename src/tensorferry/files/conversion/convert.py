@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ... import hints
 from ...core.dtypes import find
 from ...core.leaf_dtypes import rule_of_words, why_idle
 from ...errors import FileFormatError, FormatLimitError, shown, validate_flags, validate_word
+from ...files.base.format import INSTEAD
 from ..base.contents import ColumnKeywords, NotTensor
 from ..base.limits import FileHint, Given, Leaving, Without, Words, completed
 from ..base.pump import Pump
@@ -487,11 +489,7 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
         name = target.with_suffix(".safetensors").name
         raise FormatLimitError(
             f"{format_.title or format_.name} can be read, not written.",
-            FileHint(
-                Words(
-                    'to="safetensors", or another format', f'save(x, "{name}"), or another format'
-                )
-            ),
+            FileHint(Words(INSTEAD, f'save(x, "{name}"), or another format')),
         )
     format_.ensure_loaded()
     return format_
@@ -537,7 +535,9 @@ def shards_of(
             return 0
         return None
     if not format_.index_suffix:
-        raise FormatLimitError(f"{format_.title or format_.name} has no shards.", "without shard=")
+        raise FormatLimitError(
+            f"{format_.title or format_.name} has no shards.", hints.without("shard")
+        )
     if names_a_file:
         folder = target.with_suffix("").name
         raise ValueError(

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ... import hints
 from ...errors import ConversionError, FileFormatError, UnsafeFileError, VerificationError
+from ...hints import Hint
 from ..base.contents import Contents, Ref, blocks_of, noted
 from ..base.limits import refuse_contents
 from ..base.nesting import written
@@ -313,7 +315,7 @@ def open_all(
             if whole.metadata.setdefault(key, value) != value and not tensors_only:
                 raise FileFormatError(
                     f"The sources do not go together: they differ in the metadata {key!r}.",
-                    "tensors_only=True, which leaves it out",
+                    Hint(hints.keyword("tensors_only", True), ", which leaves it out"),
                 )
     found = _own_metadata(opened)
     if differing is not None:

@@ -20,7 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ... import hints
 from ...errors import OutputExistsError
+from ...hints import Hint
 from ..base.urls import refuse_url
 from ..base.wording import named
 
@@ -48,7 +50,7 @@ _PREVIOUS = "previous"
 _NO_REPLACE, _EXCHANGE = 1, 2
 """Flags of renameat2: https://man7.org/linux/man-pages/man2/rename.2.html"""
 
-_OVERWRITE = "overwrite=True, which replaces it"
+_OVERWRITE = Hint(hints.keyword("overwrite", True), ", which replaces it")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_FLAGS = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -411,7 +413,7 @@ def _validate_room(
     if is_folder and is_empty_folder(target):
         return
     if not overwrite:
-        raise OutputExistsError(f"{target} exists already.", "overwrite=True, which replaces it")
+        raise OutputExistsError(f"{target} exists already.", _OVERWRITE)
     if not _may(target, os.W_OK):
         target.stat()
         raise PermissionError(

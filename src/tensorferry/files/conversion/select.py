@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ... import hints
 from ...core.dtypes import DEFAULT, FIT, exact, find, fit
 from ...core.leaf_dtypes import (
     DtypeRule,
     dtype_of_leaf,
-    quoted,
     rule_of_words,
     unknown_name,
     with_choice,
 )
 from ...errors import FormatLimitError, LossyCastError, UnsupportedTypeError, nearest, validate_word
+from ...files.base.limits import renamed_by
+from ...files.base.tree_edits import UNNESTED
+from ...hints import Hint
 from ...host.casts import cast
 from ...host.numpy_dtypes import of_numpy
 from ..base.contents import NotTensor, blocks_of, noted, with_columns
@@ -89,7 +92,7 @@ class Recast(Stored):
         dtype: str,
         overflow: str = "raise",
         name: str = "",
-        spared: Callable[[], str] | None = None,
+        spared: Callable[[], Hint] | None = None,
     ) -> None:
         self.inner = inner
         self.dtype = dtype
@@ -188,11 +191,11 @@ class Recast(Stored):
     def _lossy(self, position: int, modes: Sequence[str] = ()) -> LossyCastError:
         """The error for a lost value; `modes` are values of `overflow` that would avoid it."""
         if modes:
-            ways = [" or ".join(f'overflow="{mode}"' for mode in modes)]
+            hint = hints.one_of([hints.keyword("overflow", mode) for mode in modes])
         else:
-            ways = []
+            hint = Hint()
         if self.spared is not None:
-            ways.append(self.spared())
+            hint |= self.spared()
         if self.shape:
             where = [int(index) for index in np.unravel_index(position, self.shape)]
         else:
@@ -200,7 +203,7 @@ class Recast(Stored):
         return LossyCastError(
             f"{self.name or 'The tensor'}: {self.inner.dtype} to {self.dtype}: "
             f"the value{f' at {where}' if where else ''} does not fit.",
-            "; or ".join(ways) or None,
+            hint,
         )
 
 
@@ -451,34 +454,40 @@ def _with_containers(names: Iterable[str]) -> set[str]:
     return found
 
 
-def _whole_list(include: Sequence[str], exclude: Sequence[str], include_as: str, path: str) -> str:
+def _whole_list(include: Sequence[str], exclude: Sequence[str], include_as: str, path: str) -> Hint:
     """The hint for a list of which only some elements would stay."""
     whole = f"{escape(path)}.*" if path else "*"
     if exclude and not path:
-        return "without exclude="
+        return hints.without("exclude")
     if exclude:
-        code = f"exclude={[*exclude, whole]}, which leaves all of it out"
+        hint = Hint(_patterns("exclude", [*exclude, whole]), ", which leaves all of it out")
     else:
-        code = f"{include_as}={[*include, whole]}, which takes all of it"
+        hint = Hint(_patterns(include_as, [*include, whole]), ", which takes all of it")
     if include_as == "names":
-        return code
-    return f"{code}, or tensors_only=True, which leaves out how they nest"
+        return hint
+    return Hint(hint, ", or ", UNNESTED)
 
 
-def _spared(rule: DtypeRule, name: str, own: str, held: Collection[str] | None) -> str:
-    """The code that leaves one tensor as it is."""
+def _patterns(option: str, globs: list[str]) -> hints.Keywords:
+    return hints.keyword(option, hints.Written(globs, repr(globs)))
+
+
+def _spared(rule: DtypeRule, name: str, own: str, held: Collection[str] | None) -> Hint:
+    """The hint that leaves one tensor as it is."""
     if held is not None and own not in held:
-        return (
-            f"exclude={quoted(escape(name))}, which leaves it out: the format does not hold {own}"
+        return Hint(
+            hints.keyword("exclude", escape(name)),
+            f", which leaves it out: the format does not hold {own}",
         )
-    return f"dtype={with_choice(rule, name, own).as_code()}, which leaves it as it is"
+    dtype = with_choice(rule, name, own).as_mapping()
+    return Hint(hints.keyword("dtype", dtype), ", which leaves it as it is")
 
 
 def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
     if not blocks:
         raise FormatLimitError(
             "dequantize: no tensor that is taken is in blocks that can be dequantised.",
-            "without dequantize=",
+            hints.without("dequantize"),
         )
     formats = {each.name: each for each in each_format()}
     tensors = dict(contents.tensors)
@@ -528,7 +537,8 @@ def _refuse_nothing(include: Sequence[str], exclude: Sequence[str], include_as: 
         # Where only exclude= leaves nothing, an earlier hint may have said it: without it, that
         # error comes again.
         raise FormatLimitError(
-            f"Nothing is left by {asked}.", "without exclude=" if include and exclude else None
+            f"Nothing is left by {asked}.",
+            hints.without("exclude") if include and exclude else None,
         )
 
 
@@ -544,20 +554,20 @@ def _fitting(glob: str, given: Sequence[str], names: Collection[str], option: st
     return found
 
 
-def _other_pattern(glob: str, given: Sequence[str], names: Collection[str], option: str) -> str:
+def _other_pattern(glob: str, given: Sequence[str], names: Collection[str], option: str) -> Hint:
     """The hint for a pattern that fits no name: another one in its place among those given."""
 
-    def instead(*others: str) -> str:
+    def instead(*others: str) -> Hint:
         kept = [new for each in given for new in (others if each == glob else (each,))]
         if kept:
-            return f"{option}={[*dict.fromkeys(kept)]}"
-        return f"without {option}="
+            return Hint(_patterns(option, [*dict.fromkeys(kept)]))
+        return hints.without(option)
 
     whole = glob.removesuffix(".*")
     if any(map(re.compile(fnmatch.translate(f"{glob}.*")).match, names)):
-        return f"{instead(f'{glob}.*')}, for all that is in it"
+        return instead(f"{glob}.*") + ", for all that is in it"
     if whole != glob and any(map(re.compile(fnmatch.translate(whole)).match, names)):
-        return f"{instead(whole)}, which has nothing in it that is named"
+        return instead(whole) + ", which has nothing in it that is named"
     near = nearest(glob.strip("*."), names, 0.5)
     likely = next(
         (name for name in names if near is not None and name.casefold() == near.casefold()), None
@@ -595,15 +605,14 @@ def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, st
     return renamed
 
 
-def _with_name(old: str, substitutions: Sequence[str]) -> str:
+def _with_name(old: str, substitutions: Sequence[str]) -> Hint:
     """The hint with one more substitution, by which a tensor without a name keeps the old one."""
     mark = next((mark for mark in "/|#!" if mark not in old), None)
     if mark is None:
-        return "rename=[…] that leaves it a name"
+        return Hint(hints.keyword("rename", hints.SOME), " that leaves it a name")
     own = old.replace("\\", r"\\")
-    return (
-        f"rename={[*substitutions, f's{mark}^${mark}{own}{mark}']}, or another name in the last one"
-    )
+    renamed = renamed_by([*substitutions, f"s{mark}^${mark}{own}{mark}"])
+    return renamed + ", or another name in the last one"
 
 
 @lru_cache(maxsize=64)
@@ -648,13 +657,14 @@ def _split(text: str, mark: str) -> list[str]:
     return [piece.replace("\\" + mark, mark) for piece in (*pieces, text[start:])]
 
 
-def _with_bytes(rule: DtypeRule, blocks: Collection[str]) -> str:
+def _with_bytes(rule: DtypeRule, blocks: Collection[str]) -> Hint:
     """The hint for tensors in blocks, which no dtype is for."""
     if len(blocks) > _FEW:
-        return "dequantize=True"
+        return Hint(hints.keyword("dequantize", True))
     for name in blocks:
         rule = with_choice(rule, name, None)
-    return f"dequantize=True; or dtype={rule.as_code()}, which keeps the bytes"
+    kept = Hint(hints.keyword("dtype", rule.as_mapping()), ", which keeps the bytes")
+    return Hint(hints.keyword("dequantize", True)) | kept
 
 
 def _casts(
@@ -676,7 +686,8 @@ def _casts(
         choice = dtype_of_leaf(rule, own, name)
         if choice == DEFAULT:
             raise UnsupportedTypeError(
-                "A file has no default dtype.", 'dtype="float32", or dtype="fit"'
+                "A file has no default dtype.",
+                Hint(hints.keyword("dtype", "float32"), ", or ", hints.keyword("dtype", FIT)),
             )
         if name in blocks:
             if choice not in (FIT, None, own):

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from ... import hints
 from ...core.version import __version__
 from ...errors import ConversionError, OutputExistsError, ResumableError
+from ...hints import Hint
 from ..base.limits import refuse_contents
 from ..opening.paths import refuse_name
 from ..opening.shard_files import index_name, index_text, pieces, shard_names, sizes, untied
@@ -352,7 +354,7 @@ class Work:
         return ResumableError(
             f"Stopped with {done} of {count} shards finished ({type(error).__name__}: {error}); "
             f"they are kept in {space.folder}.",
-            "resume=True goes on from there",
+            Hint(hints.keyword("resume", True), " goes on from there"),
         )
 
     def _finished(self, space: Workspace) -> set[int]:

@@ -9,6 +9,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from ...errors import FileFormatError
+from ...hints import Hint, InPython
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +26,10 @@ _MAGIC = {
 """By their first bytes: the name for people, and the command that unpacks it."""
 _SUFFIXES = (".gz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".lzma", ".z")
 _INFLATE = (
-    "in Python: import zlib; from pathlib import Path; "
+    "import zlib; from pathlib import Path; "
     "Path({1!r}).write_bytes(zlib.decompress(Path({0!r}).read_bytes()))"
 )
-_UNXZ = "in Python: import lzma; from pathlib import Path; Path({1!r}).write_bytes(lzma.open({0!r}).read())"
+_UNXZ = "import lzma; from pathlib import Path; Path({1!r}).write_bytes(lzma.open({0!r}).read())"
 _SHOWN = 1 << 10
 _POINTER = b"version https://git-lfs.github.com/spec/"
 """The beginning of a pointer file of Git LFS."""
@@ -61,9 +62,10 @@ def wrapped(path: Path, head: bytes) -> FileFormatError | None:
         what, hint = "LZMA", _UNXZ
     else:
         return _tar(path)
-    hint = hint.format(str(path), str(out))
+    script = hint.format(str(path), str(out))
     return FileFormatError(
-        f"{path} is compressed, by {what}{_kind(inside)}: nothing in it has a place.", hint
+        f"{path} is compressed, by {what}{_kind(inside)}: nothing in it has a place.",
+        Hint(InPython(script)),
     )
 
 

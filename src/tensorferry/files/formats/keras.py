@@ -10,8 +10,10 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ... import hints
 from ...core.dtypes import ORDINARY
 from ...errors import FileFormatError, FormatLimitError
+from ...hints import Hint
 from ..base.contents import NotTensor
 from ..base.format import Format
 from ..base.limits import FileHint, Renamed, Words, other_names
@@ -84,7 +86,7 @@ class Keras(Format):
         paths = _paths(contents.tensors)
         foreign = [name for name in contents.tensors if name not in paths]
         if foreign:
-            any_name = 'to="hdf5", which holds any name'
+            any_name = Hint(hints.keyword("to", "hdf5"), ", which holds any name")
             few = len(foreign) <= _FEW and "dense" not in str(paths)
             raise FormatLimitError(
                 f"Keras would not find {named(foreign)}: its weights are named like "

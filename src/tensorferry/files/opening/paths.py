@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ... import hints
 from ...errors import (
     ConversionError,
     FileFormatError,
@@ -23,6 +24,7 @@ from ...errors import (
     nearest,
     shown,
 )
+from ...hints import Hint
 from ...host.plugins import EntryPoints
 from ..base.contents import Contents, FileFinding
 from ..base.format import Format
@@ -224,7 +226,7 @@ def format_of(path: Path) -> Format:
     broken = outside.failure({suffix[1:].lower() for suffix in path.suffixes})
     if broken is not None:
         raise FileFormatError(
-            f"{path} is of no format that tensorferry knows. {broken.message}", broken.hint
+            f"{path} is of no format that tensorferry knows. {broken.message}", broken.advice
         )
     from ..encodings.wrapped import wrapped  # here, because only an error needs it
 
@@ -292,7 +294,8 @@ def format_for(path: Path) -> Format:
     else:
         other = ""
     raise FileFormatError(
-        f"The name {path.name} does not say which format to write.", f'to="safetensors"{other}'
+        f"The name {path.name} does not say which format to write.",
+        Hint(hints.keyword("to", "safetensors"), other),
     )
 
 
@@ -486,7 +489,7 @@ def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
         f"{path.name} is the name of {kind}, so it cannot be that of a file of "
         f"{format.title or format.name}.",
         FileHint(
-            Words(f"convert_files(source, {str(other_path)!r})", f"save(x, {str(other_path)!r})"),
+            Words(Hint(hints.OtherOutput(str(other_path))), f"save(x, {str(other_path)!r})"),
         ),
     )
 

@@ -7,7 +7,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ... import hints
 from ...errors import FileFormatError, FormatLimitError, UnsafeFileError, an
+from ...hints import Hint
 from ..base.contents import NotTensor, Ref, Special
 from ..base.limits import FileHint, Leaving
 from ..base.objects import Refusal
@@ -204,7 +206,7 @@ def untied(contents: Contents, format: Format, ties: str) -> Contents:  # noqa: 
             f"{format.title or format.name} has no way to say that two names are one tensor, and "
             "no place for a "
             "record of it.",
-            'ties="copy", which writes the values for each name',
+            Hint(hints.keyword("ties", "copy"), ", which writes the values for each name"),
         )
     further = contents.ties
     if not further:

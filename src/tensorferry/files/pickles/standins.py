@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ... import hints
 from ...core.dtypes import find
 from ...errors import FileFormatError, UnsafeFileError, an
+from ...hints import Hint
 from ...host.numpy_dtypes import of_numpy
 from ..base.nesting import Keys
 from ..base.objects import escaped
@@ -334,21 +335,18 @@ class VocabularyPart:
         return (*self.forbidden, *map(escaped, self.refused))
 
     @property
-    def hint(self) -> str:
+    def hint(self) -> Hint:
         """The hint for what is refused: the code that allows all of it at once, if there is any."""
         names = [*dict.fromkeys((*sorted(self.allow), *self.refused.values()))]
         fitting = [name for name in names if len(name) <= 2_000 and _PLAIN_NAME.fullmatch(name)]
         if self.forbidden or not fitting or len(fitting) < len(names):
-            return ASK
+            return Hint(ASK)
         if self.has_more:
             first = f", the first {_MOST_DEMANDS}"
         else:
             first = ""
-        return (
-            f"allow={json.dumps(fitting, ensure_ascii=False)}{first}, which reads each as a dict "
-            "of what it was given "
-            f"(nothing is imported or run); or {ASK}"
-        )
+        reads = ", which reads each as a dict of what it was given (nothing is imported or run)"
+        return Hint(hints.keyword("allow", fitting), first, reads) | ASK
 
     def kept(self, text: str, kind: str, value: Any = None) -> KeptOf:
         """The stand-in for a value as text; see `KeptOf`."""

@@ -11,6 +11,7 @@ import numpy as np
 from ...core.dtypes import DTYPES
 from ...core.layout import is_compact
 from ...errors import UnsafeFileError
+from ...hints import Hint
 from ...host.numpy_dtypes import of_numpy
 from ..base.contents import NotTensor, Special
 from ..base.objects import Kept, escaped
@@ -356,9 +357,12 @@ class Names(NumPyWords):
         self.besides: list[tuple[TensorStandIn, dict[str, str]]] = []
 
     @property
-    def hint(self) -> str:
+    def hint(self) -> Hint:
         if any(name.startswith(_SEVERAL) for name in self.demands):
-            return "the path of its folder, with what the other processes saved: a part alone cannot be put together"
+            return Hint(
+                "the path of its folder, with what the other processes saved: "
+                "a part alone cannot be put together"
+            )
         return super().hint
 
     def find(self, name: str) -> Any:

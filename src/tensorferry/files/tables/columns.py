@@ -15,19 +15,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ... import hints
+from ...backends import registry
 from ...backends.array_like.tables import ArrowColumn
 from ...backends.opening import TableContents
-from ...columns.column import CODES, Column, Ragged, Refused
+from ...columns.column import CODES, Column, ColumnCode, Ragged, Refused
 from ...columns.layouts import column_of
 from ...columns.pieces import Missing, Piece
 from ...core.dtypes import casting_scale, find
-from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted, with_choice
+from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, FileFormatError, LossyCastError, TreeError, UnsafeFileError
 from ...execution.column_keywords import Masked, apply_column_keywords, contents_of
 from ...execution.recipes import conversion_as
 from ...execution.run import convert
-from ...hints import Hint, lacks
+from ...files.base.limits import uncast_by
+from ...hints import Hint, quoted
 from ...host import casts
 from ...host.numpy_dtypes import numpy_dtype
 from ...trees.failures import ask_for_all, hint_for_leaf
@@ -133,7 +136,7 @@ class TableColumns(Columns):
         try:
             return _put_together(contents, made)
         except ConversionError as error:
-            error.complete_hint(call, target)
+            error.complete_hint(registry.caller(call, target))
             raise
 
     def joined(self, others: Columns) -> Columns:
@@ -222,7 +225,11 @@ def validate_column(column: TableColumn) -> None:
         ConversionError: The column is damaged.
     """
     for chunks in _parts(column):
-        found = _found(ArrowColumn(_KIND, column.name, column.kind, chunks, column.code))
+        found = _found(
+            ArrowColumn(
+                _KIND, column.name, column.kind, chunks, hints.Code(column.code, stays=True)
+            )
+        )
         elements = found.elements if isinstance(found, Ragged) else found
         if isinstance(elements, Column):
             with suppress(LossyCastError):  # a number that int64 does not hold
@@ -306,7 +313,9 @@ class _Reader:
     def leaf(self, chunks: Sequence[Chunk], **keywords: Any) -> Any:
         """The column in some memory, as `convert_tree` would have it before it is converted."""
         column = self.column
-        x = ArrowColumn(_KIND, column.name, column.kind, chunks, column.code)
+        x = ArrowColumn(
+            _KIND, column.name, column.kind, chunks, hints.Code(column.code, stays=True)
+        )
         return apply_to_leaf(x, False, self.rule, column.name, None, keywords)
 
     def found(self, chunks: Sequence[Chunk], **keywords: Any) -> Found:
@@ -543,26 +552,16 @@ class _Reader:
         except ConversionError as error:
             placed = self.placed(error, before)
             if isinstance(found, Refused) and not found.asked:
-                ways = [self._converted(found.hint), *(placed.hint or "").split("; or ")[-1:]]
-                placed.hint = "; or ".join(filter(None, ways))
-                placed.args = (placed.message, placed.hint)
+                last = [] if placed.advice is None else placed.advice.ways[-1:]
+                placed.advise(Hint.of_ways((*self._converted(found.hint).ways, *last)))
             return placed
         raise AssertionError(self.column.name)
 
-    def _converted(self, hint: str) -> str | None:
-        """The hint to convert what is made of the column: the call has a path, and no column.
-
-        Args:
-            hint: Code with ``{x}`` for the column; then, perhaps, a comma and a remark.
-        """
-        code, comma, remark = hint.replace("{x}", self.column.code).partition(", which ")
-        if code.startswith("pa.Table"):
-            call = "convert_tree"
-        else:
-            call = "convert"
-        if code:
-            return f'{call}({code}, "{self.target}"){comma}{remark}'
-        return None
+    def _converted(self, hint: ColumnCode) -> Hint:
+        """The hint to convert what is made of the column: the call has a path, and no column."""
+        code = hint.of(self.column.code)
+        call = "convert_tree" if code.startswith("pa.Table") else "convert"
+        return Hint(f'{call}({code}, "{self.target}")', hint.remark) if code else Hint()
 
     def placed(self, error: ConversionError, before: int = 0) -> ConversionError:
         """An error about rows, with their numbers in the whole column, and the column's name.
@@ -577,43 +576,34 @@ class _Reader:
         message = _ROW.sub(lambda row: str(int(row[0]) + before), error.message)
         name = self.column.name
         hint = hint_for_leaf(self._hint_of(error), f"$[{name!r}]", name, self.rule)
-        globs = map(quoted, [*self.exclude, escape(name)])
-        without = f"exclude=[{', '.join(globs)}], which leaves it out"
-        if isinstance(hint, Hint):
-            hint = hint.before(f"; or {without}")
-        elif hint is None:
-            hint = without
-        else:
-            hint = f"{hint}; or {without}"
-        made = type(error)(f"{message}{end}", hint)
-        made.complete_hint("load", EXCHANGE)
-        made.hint = self._without_other_keyword(made.hint)
-        made.args = (made.message, made.hint)
+        globs = [*self.exclude, escape(name)]
+        without = Hint(hints.keyword("exclude", globs), ", which leaves it out")
+        made = type(error)(f"{message}{end}", without if hint is None else hint | without)
+        made.complete_hint(registry.caller("load", EXCHANGE))
+        made.advise(self._without_other_keyword(made.advice))
         return made
 
-    def _hint_of(self, error: ConversionError) -> str | None:
+    def _hint_of(self, error: ConversionError) -> Hint | None:
         """The hint of an error. If a value does not fit, the column is left as it is, or out."""
         if not (isinstance(error, LossyCastError) and error.is_of_value):
-            return error.hint
+            return error.advice
         try:
             plain = column_of(self.column.kind, [])
         except ConversionError:
             plain = None
-        if not isinstance(plain, Column) or plain.asked or lacks(self.target, plain.dtype):
+        if not isinstance(plain, Column) or plain.asked or self._lacks(plain.dtype):
             return None
-        return f"dtype={with_choice(self.rule, self.column.name, None).as_code()}, which leaves it as it is"
+        return uncast_by(self.rule, self.column.name)
 
-    def _without_other_keyword(self, hint: str | None) -> str | None:
+    def _lacks(self, dtype: str) -> bool:
+        """Whether the target of the call does not have a dtype."""
+        return registry.caller("load", self.target).lacks(dtype)
+
+    def _without_other_keyword(self, hint: Hint | None) -> Hint | None:
         """The hint with no way against the call's keywords: ragged= and pad= exclude each other."""
-        other = {"ragged": "pad=", "pad": "ragged="}
-        odd = [word for given, word in other.items() if given in self.keywords]
-        ways = [] if hint is None else hint.split("; or ")
-        return (
-            "; or ".join(
-                way for way in ways if not any(word in way.partition(", which")[0] for word in odd)
-            )
-            or None
-        )
+        other = {"ragged": "pad", "pad": "ragged"}
+        odd = {keyword for given, keyword in other.items() if given in self.keywords}
+        return hint and hint.where(lambda way: odd.isdisjoint(dict(hints.pairs_in(way))))
 
 
 class _Held:
@@ -661,10 +651,9 @@ def _raise_all(
         end = f" - at {name!r}"
         # An error that was placed already has the hint for its column.
         if not error.message.endswith(end):
-            error.hint = hint_for_leaf(error.hint, f"$[{name!r}]", name, rule)
             error.message += end
-            error.args = (error.message, error.hint)
-        error.complete_hint(call, target)
+            error.advise(hint_for_leaf(error.advice, f"$[{name!r}]", name, rule))
+        error.complete_hint(registry.caller(call, target))
         told.append(error)
     if len(told) == 1:
         raise told[0]

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...backends.nodes import Node
+    from ...hints import Hint
 
 __all__ = ["is_a", "opener_of", "refusal_of", "same_framework"]
 
 _MANY = 4096
-_Known = tuple["Callable[[Any], Node] | None", "tuple[str, str] | None"]
+_Known = tuple["Callable[[Any], Node] | None", "tuple[str, Hint] | None"]
 _known: dict[type, _Known] = {}
 
 

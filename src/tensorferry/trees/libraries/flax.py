@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ... import hints
 from ...errors import an
 from ...hints import Hint
 
@@ -23,7 +24,7 @@ def opener_of(_kind: type) -> Callable[[Any], Node] | None:
     return None
 
 
-def refusal(kind: type) -> tuple[str, str] | None:
+def refusal(kind: type) -> tuple[str, Hint] | None:
     """Why a module of ``flax.nnx`` is refused, and the hint; ``None`` for other types."""
     if not any(
         base.__module__.startswith("flax.nnx.") and base.__name__ == "Module"
@@ -32,5 +33,5 @@ def refusal(kind: type) -> tuple[str, str] | None:
         return None
     return (
         f"{an(kind.__name__, 'A')} is a module of flax.nnx: it holds tensors, but is not one.",
-        Hint("{tree:nnx.to_pure_dict(nnx.state(x))}"),
+        Hint(hints.tree("nnx.to_pure_dict(nnx.state(x))")),
     )
