@@ -322,10 +322,7 @@ def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
             "The shapes of these tensors are not those of their elements.", None
         )
     if len(sizes) and (sizes != sizes[0]).any():
-        if isinstance(data, Ragged):
-            elements = data.elements
-        else:
-            elements = None
+        elements = data.elements if isinstance(data, Ragged) else None
         if elements is None and isinstance(data, Column):
             flat = [
                 Piece(piece.rows * prod(data.inner), piece.values.reshape(-1), ())
@@ -555,10 +552,9 @@ def _without_elements(
     if not isinstance(found, Column):
         return found
     rows, shape = lists // size, (*inner, 0, *found.shape[1:])
+    pieces = []
     if rows:
-        pieces = [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))]
-    else:
-        pieces = []
+        pieces.append(Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype))))
     return Column(found.dtype, shape, pieces, unit=found.unit, reasons=found.reasons)
 
 
