@@ -98,6 +98,15 @@ def pickled(x):
     return pickle.loads(pickle.dumps(x))  # noqa: S301 - our own
 
 
+def test_a_description_is_changed_at_its_place():
+    """In a tree of descriptions, the one that cannot be converted is named."""
+    tree = {"x": [ferry.TensorInfo("numpy", (2,), device="cuda:0")]}
+    with pytest.raises(ferry.DeviceError) as refused:
+        ferry.explain_tree(tree, "numpy")
+    made = eval(refused.value.hint, {"x": tree})  # noqa: S307 - the hint, as it is pasted
+    assert made == ferry.TensorInfo("numpy", (2,))
+
+
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
 def test_a_hint_about_a_file_is_still_completed_after_a_copy(copied):
     """The errors of workers cross processes before the call that they are for is known."""

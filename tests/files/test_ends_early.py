@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
+from tensorferry import hints
 from tensorferry.cli.outcome import as_options
 from tensorferry.files.conversion import executors, jobs
 from tensorferry.files.conversion.convert import convert_files
+from tensorferry.hints import Hint
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -232,4 +234,5 @@ def test_verification_is_a_second_pass(source, tmp_path, monkeypatch):
 def test_what_engines_raise_is_told_in_one_line():
     """Not a page of their logs."""
     assert "\n" not in str(executors._lost(RuntimeError("first\nsecond")))
-    assert as_options("resume=True goes on from there", "convert") == "--resume goes on from there"
+    hint = Hint(hints.keyword("resume", True), " goes on from there")
+    assert as_options(hint, "convert") == "--resume goes on from there"

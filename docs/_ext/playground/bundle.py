@@ -14,8 +14,9 @@ PACKAGE = Path(next(iter(find_spec("tensorferry").submodule_search_locations)))
 
 def bundle(path: Path) -> None:
     """Put them into an archive, which a Python without NumPy can import from."""
-    light = [PACKAGE / f"{name}.py" for name in ("errors", "hints", "typing")]
+    light = [PACKAGE / f"{name}.py" for name in ("errors", "typing")]
     light += [
+        *PACKAGE.glob("hints/*.py"),
         *PACKAGE.glob("core/*.py"),
         *PACKAGE.glob("planning/**/*.py"),
         PACKAGE / "backends" / "declared.py",

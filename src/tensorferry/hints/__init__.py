@@ -178,9 +178,10 @@ class OfBatch(NamedTuple):
 
 
 class Described(NamedTuple):
-    """The description `x` of a tensor with other fields."""
+    """The description of a tensor with other fields; the code for it."""
 
     pairs: Pairs
+    text: str = "x"
 
 
 class InPython(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from . import Again, Call, Code, Each, Lone, Way, joined
+from . import Again, Call, Code, Described, Each, Lone, Way, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,6 +102,8 @@ def _nulls_of(piece: Piece) -> object:
 def _piece_at(piece: Piece, place: str) -> Way:
     if isinstance(piece, Code):
         return (piece if piece.stays else piece._replace(text=code_at(piece.text, place)),)
+    if isinstance(piece, Described):
+        return (piece._replace(text=code_at(piece.text, place)),)
     if isinstance(piece, Lone):
         return _ALL_AS_NUMBERS
     if isinstance(piece, Call):

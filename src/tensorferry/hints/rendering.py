@@ -188,7 +188,7 @@ class Renderer:
 
     def described(self, piece: Described) -> str:
         """A description with other fields."""
-        return f"x._replace({_in_code(piece.pairs)})"
+        return f"{piece.text}._replace({_in_code(piece.pairs)})"
 
     def in_python(self, piece: InPython) -> str:
         """A script."""
