@@ -35,7 +35,7 @@ def forget():
     """Forget what is kept of conversions, and so of each `Quick`."""
     recipes.forget()
     target._readers.clear()
-    target._conversions.clear()
+    target._followed.clear()
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)
@@ -66,7 +66,7 @@ def test_by_default_each_step_calls_the_verb(name):
     quick = Quick(registry.ready(name))
     plan = ferry.explain(ferry.TensorInfo(name, (2,)), "numpy", copy=True)
     assert all(quick.bound(step, plan) is None for step in plan.steps)
-    assert quick.for_many() == quick.fast_paths() == quick.fast_paths_for_many() == {}
+    assert quick.for_many() == quick.fast_paths() == {}
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -79,8 +79,8 @@ def test_a_step_of_many_tensors_is_one_call_where_its_function_has_one():
 def test_whether_tensors_have_gaps_is_read_from_their_signatures():
     """Then the memory of each begins and ends with its first and last element, and no strides are read."""
     x = np.ones((4, 4))
-    (signature,) = groups.grouped([x], {np.ndarray: x}, 1)
-    (apart,) = groups.grouped([x[:, ::2]], {np.ndarray: x}, 1)
+    (signature,) = groups.grouped([x], np.ndarray, 1)
+    (apart,) = groups.grouped([x[:, ::2]], np.ndarray, 1)
     assert COMPACT in signature
     assert groups._is_compact(signature)
     assert not groups._is_compact(apart)

@@ -189,3 +189,58 @@ def test_lists_that_change_meanwhile_do_no_harm():
     finally:
         done.set()
         thread.join()
+
+
+# -- what arrays are -------------------------------------------------------------------------------
+
+
+@extension
+@settings(max_examples=examples(200), deadline=None)
+@given(data=st.data())
+def test_facts_are_what_the_attributes_say(data):
+    """Of each array by itself: dtype, axes, flags, address and size."""
+    count = data.draw(st.integers(0, 40))
+    kinds = data.draw(
+        st.lists(
+            st.tuples(st.sampled_from(DTYPES[:7]).map(np.dtype), SHAPES), min_size=1, max_size=4
+        )
+    )
+    made = []
+    for _ in range(count):
+        dtype, shape = data.draw(st.sampled_from(kinds))
+        array = np.zeros(shape, dtype)
+        made.append(data.draw(st.sampled_from([array, array.T, array[...], array.copy("F")])))
+    found = memory.facts(made)
+    assert len(found.firsts) == len(set(found.groups.tolist()))
+    for index, array in enumerate(made):
+        first = made[found.firsts[found.groups[index]]]
+        assert (first.dtype, first.ndim, first.flags.num) == (
+            array.dtype,
+            array.ndim,
+            array.flags.num,
+        )
+        assert found.addresses[index] == array.__array_interface__["data"][0]
+        assert found.sizes[index] == array.size
+
+
+@extension
+def test_what_is_no_plain_array_has_no_facts():
+    """A subclass, a scalar, or anything else; nor have arrays of very many kinds."""
+    plain = np.ones(2)
+    for odd in (plain.view(Owned), np.ma.masked_array([1.0]), np.float32(1), 1.0, None, "x"):
+        assert memory.facts([plain, odd]) is None
+        assert memory.facts([odd]) is None
+    assert memory.facts([np.zeros((1,) * rank, "u1") for rank in range(40)]) is None
+    assert len(memory.facts([np.zeros((1,) * rank, "u1") for rank in range(32)]).firsts) == 32
+
+
+@extension
+def test_facts_keep_nothing():
+    """Neither the arrays nor their dtypes."""
+    made = [np.ones(3) for _ in range(20)]
+    before = sys.getrefcount(made[0]), sys.getrefcount(made[0].dtype)
+    for _ in range(100):
+        memory.facts(made)
+    with contextlib.suppress(TypeError):
+        memory.facts(5)
+    assert (sys.getrefcount(made[0]), sys.getrefcount(made[0].dtype)) == before

@@ -16,7 +16,7 @@ from tests.support import TARGETS, examples
 import tensorferry as ferry
 from tensorferry import testing
 from tensorferry.backends import registry
-from tensorferry.core.places import one_of_each, places_by
+from tensorferry.core.places import places_by
 from tensorferry.execution import groups
 from tensorferry.execution.run import verifying
 from tensorferry.host import memory
@@ -28,7 +28,13 @@ pytestmark = pytest.mark.fast_paths
 
 def grouped(tensors, alignment):
     """Where tensors of each signature stand, whatever their types."""
-    return groups.grouped(tensors, one_of_each(tensors), alignment)
+    found = {}
+    for kind, places in places_by(list(map(type, tensors))).items():
+        inside = groups.grouped([tensors[place] for place in places], kind, alignment)
+        if inside is None:
+            return None
+        found |= {sig: [places[at] for at in those] for sig, those in inside.items()}
+    return found
 
 
 def bits(x):
@@ -249,3 +255,36 @@ def test_what_is_remembered_of_a_tree_keeps_no_leaf_alive(keywords):
     del tree, result
     gc.collect()
     assert [each() for each in watched] == [None, None]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(data=st.data())
+def test_many_arrays_are_grouped_as_few_are(data):
+    """Those that the extension looks at together; with gaps, empty ones and views among them."""
+    dtypes = st.sampled_from(["f4", "f8", "u1", ">f4"])
+    shapes = st.sampled_from([(2,), (2, 3), (), (3, 2), (0,)])
+    array = st.builds(lambda dtype, shape: np.zeros(shape, dtype), dtypes, shapes)
+    views = st.sampled_from([lambda x: x, lambda x: x[...], lambda x: x.T, lambda x: x[::-1]])
+    made = [
+        view(each) if each.ndim else each
+        for each, view in zip(
+            data.draw(st.lists(array, min_size=20, max_size=30)),
+            data.draw(st.lists(views, min_size=30, max_size=30)),
+            strict=False,
+        )
+    ]
+    quick = registry.backend_named("numpy").quick
+    for alignment in (1, 16, 64):
+        for copies in (False, True):
+            found = quick.grouped(made, alignment, copies=copies)
+            expected = {}
+            for place, each in enumerate(made):
+                (signature,) = quick.grouped([each], alignment, copies=copies)
+                expected.setdefault(signature, []).append(place)
+            if found is not None and len(found) == len(expected):
+                assert {key: sorted(places) for key, places in found.items()} == expected
+            else:  # empty ones: all are read one by one
+                assert not all(each.size for each in made)
+    starts, ends = quick.extents([x for x in made if x.flags.c_contiguous], compact=True)
+    for at, end, each in zip(starts, ends, [x for x in made if x.flags.c_contiguous], strict=True):
+        assert (at, end) == (memory.address(each), memory.address(each) + each.nbytes)

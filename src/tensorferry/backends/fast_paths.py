@@ -27,7 +27,6 @@ __all__ = [
     "copies",
     "no_path",
     "open_all",
-    "path_for_many",
     "paths_to",
 ]
 
@@ -39,7 +38,6 @@ They are not shown to the user.
 
 PATHS: dict[str, dict[type, Callable[[Any], Any]]] = {}
 """The fast paths, by the canonical name of the target and the type of the source."""
-_for_many: dict[tuple[type, str], Callable[[list[Any]], list[Any] | None]] = {}
 _copying: set[tuple[type, str]] = set()
 """The fast paths that copy, by type of source and target."""
 _owners: dict[type, Backend] = {}
@@ -53,7 +51,6 @@ class _BackendPaths(NamedTuple):
 
     backend: Backend
     paths: Mapping[tuple[type, str], Callable[[Any], Any]]
-    for_many: Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]
 
 
 _by_backend: dict[str, _BackendPaths] = {}
@@ -67,11 +64,6 @@ def no_path(_: Any) -> None:
 def paths_to(target: str) -> dict[type, Callable[[Any], Any]]:
     """The fast paths to a target, by type of source; the same dict for the life of the process."""
     return PATHS.setdefault(target, {})
-
-
-def path_for_many(kind: type, target: str) -> Callable[[list[Any]], list[Any] | None] | None:
-    """The fast path for many tensors of a type at once, or ``None``."""
-    return _for_many.get((kind, target))
 
 
 def copies(kind: type, target: str) -> bool:
@@ -89,7 +81,6 @@ def open_all(on: bool) -> bool:
         before, _open = _open, on
         for paths in PATHS.values():
             paths.clear()
-        _for_many.clear()
         _copying.clear()
         _owners.clear()
         for entry in list(_by_backend.values()) if on else ():
@@ -111,10 +102,8 @@ def add(backend: Backend, *, is_outside: bool) -> None:
         known = _by_backend.get(backend.name)
         if known is not None and known.backend is backend:
             return
-        entry = _BackendPaths(
-            backend, backend.quick.fast_paths(), backend.quick.fast_paths_for_many()
-        )
-        for kind, target in (*entry.paths, *entry.for_many) if is_outside else ():
+        entry = _BackendPaths(backend, backend.quick.fast_paths())
+        for kind, target in entry.paths if is_outside else ():
             if target != backend.name and not backend.claims(kind):
                 raise ValueError(
                     f"its fast path from {kind.__qualname__} to {target!r} is between two others"
@@ -129,7 +118,6 @@ def _open_paths_of(entry: _BackendPaths) -> None:
         paths_to(target)[kind] = path
         if target == EXCHANGE:
             _owners[kind] = entry.backend
-    _for_many.update(entry.for_many)
     _join()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,44 @@ from typing import TYPE_CHECKING, Any
 from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from ..hints import Hint
 
-__all__ = ["Node", "as_dict", "attribute", "dotted", "entry_of", "item"]
+__all__ = ["Entries", "Node", "as_dict", "attribute", "dotted", "entry_of", "item"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Entries(Sequence[str]):
+    """The parts of paths for many keys, which are spelled when they are looked at.
+
+    >>> list(Entries(["a", 1], item))
+    ['["a"]', '[1]']
+
+    Args:
+        keys: The keys.
+        spell: Gives the part for a key.
+    """
+
+    __slots__ = ("_keys", "_spell")
+
+    def __init__(self, keys: Sequence[Any], spell: Callable[[Any], str]) -> None:
+        self._keys = keys
+        self._spell = spell
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._spell(key) for key in self._keys[index]]
+        return self._spell(self._keys[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Node(NamedTuple):

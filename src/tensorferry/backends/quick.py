@@ -103,11 +103,12 @@ class Quick(Generic[Owner]):
     # -- many tensors ------------------------------------------------------------------------------
 
     def grouped(
-        self, tensors: Sequence[Any], alignment: int
+        self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
     ) -> Mapping[Hashable, Sequence[int]] | None:
         """Positions of tensors of one type by their signatures; ``None`` if one must be described.
 
-        Addresses count only modulo `alignment`; 0 means the alignment of the element.
+        Addresses count only modulo `alignment`; 0 means the alignment of the element. If all
+        results have memory of their own (`copies`), it does not matter who else may write.
         """
         found = list(map(self.signature, tensors))
         return None if None in found else places_by(found)
@@ -184,15 +185,5 @@ class Quick(Generic[Owner]):
         A fast path returns ``None``, or raises one of `fast_paths.NOT_ACCEPTED`, for a tensor that
         it does not accept. A fast path to NumPy gives `x` itself, or an array that does not own its
         memory. (If an array owns its memory, it is a copy, or its values were never set.)
-        """
-        return {}
-
-    def fast_paths_for_many(
-        self,
-    ) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        """Fast paths for all leaves of a tree together, with the same results as their plans.
-
-        All leaves are different objects. A fast path returns ``None`` for leaves that it does not
-        accept.
         """
         return {}

@@ -1,14 +1,18 @@
-"""Find the recipes of many tensors at once: those with the same signature share a recipe."""
+"""Many tensors at once: those with the same signature share a recipe, whose steps take them together."""
 
 from __future__ import annotations
 
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..backends import registry
 from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each, places_by
 from ..core.signature import COMPACT
+from ..host import memory
 from .recipes import call_of
 from .run import prepare
 
@@ -18,115 +22,200 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from .recipes import Conversion, Recipe
 
-__all__ = ["AT_ONCE", "Grouped", "grouped", "recipes_of"]
+    Places = Sequence[int]
+
+__all__ = ["AT_ONCE", "Groups", "LeafGroup", "LeafPart", "grouped", "may_share_a_byte", "some_of"]
 
 AT_ONCE = 4096
 """How many tensors are handled at a time, to stay in the processor's cache between steps."""
+_MOST = 1024
+"""The most signatures that are remembered."""
 
 
-class Grouped(NamedTuple):
-    """Many tensors, grouped by their recipes.
-
-    Args:
-        recipes: Each recipe, and the positions of its tensors.
-        compact: Whether the tensors, and the `out` tensors if there are any, have no gaps in
-            memory.
-        apart: Whether it is known that each tensor owns its memory, and there are no `out` tensors.
-    """
-
-    recipes: list[tuple[Recipe, Sequence[int]]]
-    compact: bool
-    apart: bool
-
-
-def recipes_of(
-    leaves: Sequence[Any],
-    outs: Sequence[Any] | None,
-    conversion: Conversion,
-    decide: Callable[[TensorInfo], Conversion] | None,
-    kinds: Mapping[type, Any],
-) -> Grouped | None:
-    """Recipes of many tensors; ``None`` if one must be described: its signature is not enough.
+class LeafPart(NamedTuple):
+    """Tensors of one type that are converted for one request.
 
     Args:
-        leaves: The tensors.
-        outs: For each tensor, the one that the result is written into; or ``None``.
+        kind: Their type.
+        places: Their positions among all; ``None`` for all of them.
         conversion: The target and the request.
         decide: Chooses the conversion by the description of a tensor, instead of `conversion`.
-        kinds: One tensor of each type.
-
-    Raises:
-        ConversionError: A tensor cannot be converted.
+        among: What `decide` depends on besides the description.
     """
-    target = conversion.target
-    if target.capabilities.options.labels and any(
-        registry.BY_TYPE.get(kind) is target for kind in kinds
-    ):
-        return None  # they have labels of their own
-    environment = conversion.environment()
-    if conversion.described:
-        signatures = None
-    else:
-        signatures = grouped(leaves, kinds, target.capabilities.memory.alignment)
-    if signatures is None:
-        return None
-    compact = all(map(_is_compact, signatures))
-    if not compact and not conversion.is_for_host:
-        return None  # the transfer of a tensor with gaps depends on more than its signature
-    apart = outs is None and all(
-        registry.backend_of(leaves[at[0]]).quick.owns_memory(s) for s, at in signatures.items()
-    )
-    if outs is not None:
-        theirs = one_of_each(outs)
-        strange = any(registry.BY_TYPE.get(kind) is not target for kind in theirs)
-        written = None if strange else grouped(outs, theirs, 0)
-        if written is None or _shapes(leaves, kinds) != list(map(_SHAPE, outs)):
-            return None
-        compact = compact and all(map(_is_compact, written))
-        signatures = _pairs(signatures, written, len(leaves))
-    found: dict[Any, tuple[Recipe, Sequence[int]]] = {}
-    for signature, places in signatures.items():
-        leaf, out = leaves[places[0]], None if outs is None else outs[places[0]]
-        if decide is None:
-            asked = conversion
+
+    kind: type
+    places: Places | None
+    conversion: Conversion
+    decide: Callable[[TensorInfo], Conversion] | None = None
+    among: Hashable = None
+
+
+class LeafGroup(NamedTuple):
+    """Tensors that take the same steps.
+
+    Args:
+        recipe: The recipe of one of them.
+        places: Their positions.
+        conversion: What they were converted for.
+    """
+
+    recipe: Recipe
+    places: Places
+    conversion: Conversion
+
+
+class _Known(NamedTuple):
+    """What is remembered of a signature.
+
+    Args:
+        recipe: The recipe.
+        conversion: What it was made for.
+        steps: A number, equal for tensors that differ only in address or strides: mostly they take
+            the same steps.
+        is_compact: Whether the tensors, and their `out`, have no gaps in memory.
+        is_apart: Whether each of the tensors owns its memory.
+    """
+
+    recipe: Recipe
+    conversion: Conversion
+    steps: int
+    is_compact: bool
+    is_apart: bool
+
+
+class Groups:
+    """Finds the recipes of many tensors, and remembers those of the signatures that it has met."""
+
+    __slots__ = ("_known", "_steps")
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, _Known] = {}
+        self._steps: dict[Hashable, int] = {}
+
+    def of(
+        self, leaves: Sequence[Any], parts: Sequence[LeafPart], outs: Sequence[Any] | None
+    ) -> list[LeafGroup] | None:
+        """The tensors by their steps.
+
+        ``None`` if one must be described, because its signature is not enough, or if two that are
+        copied or written may share memory.
+
+        Args:
+            leaves: The tensors, all different objects.
+            parts: The same by type and request.
+            outs: For each tensor, the one that the result is written into; or ``None``.
+
+        Raises:
+            ConversionError: A tensor cannot be converted.
+        """
+        found: dict[Hashable, LeafGroup] = {}
+        is_compact = is_apart = True
+        for part in parts:
+            known = self._of_part(leaves, part, outs)
+            if known is None:
+                return None
+            for each, places in known:
+                is_compact = is_compact and each.is_compact
+                is_apart = is_apart and each.is_apart
+                key = each.conversion, each.steps
+                before = found.get(key)
+                together = places if before is None else [*before.places, *places]
+                found[key] = LeafGroup(each.recipe, together, each.conversion)
+        groups = list(found.values())
+        if outs is None:
+            written = []
+            copied = [group.places for group in groups if group.recipe.copies]
         else:
-            asked = decide(registry.backend_of(leaf).describe(leaf))
-        if asked.described or (not compact and not asked.is_for_host):
+            written = [*outs]
+            copied = [group.places for group in groups]
+            is_apart = False
+        if is_apart or not copied:
+            return groups
+        tensors = some_of(leaves, copied[0] if len(copied) == 1 else [*chain(*copied)])
+        return None if may_share_a_byte([*tensors, *written], compact=is_compact) else groups
+
+    def _of_part(
+        self, leaves: Sequence[Any], part: LeafPart, outs: Sequence[Any] | None
+    ) -> list[tuple[_Known, Places]] | None:
+        conversion, places = part.conversion, part.places
+        target = conversion.target
+        if conversion.described:
             return None
-        recipe = asked.find((signature, environment))
+        some = leaves if places is None else [leaves[place] for place in places]
+        owner = registry.backend_of(some[0])
+        if owner is target and target.capabilities.options.labels:
+            return None  # they have labels of their own
+        alignment = target.capabilities.memory.alignment
+        copies = bool(conversion.request.copy) or outs is not None
+        signatures = grouped(some, part.kind, alignment, copies=copies)
+        if signatures is None:
+            return None
+        into: list[Any] | None = None
+        if outs is not None:
+            into = [*outs] if places is None else [outs[place] for place in places]
+            signatures = _with_outs(signatures, some, into, target)
+            if signatures is None:
+                return None
+        environment = conversion.environment()
+        found = []
+        for signature, at in signatures.items():
+            key = conversion, part.among, signature, environment
+            known = self._known.get(key)
+            if known is None:
+                first = at[0]
+                out = None if into is None else into[first]
+                if len(self._known) >= _MOST:
+                    self._known.clear()
+                    self._steps.clear()
+                known = self._look_at(some[first], out, part, signature, environment)
+                if known is None:
+                    return None
+                self._known[key] = known
+            found.append((known, at if places is None else [places[index] for index in at]))
+        return found
+
+    def _look_at(
+        self, leaf: Any, out: Any, part: LeafPart, signature: Any, environment: Hashable
+    ) -> _Known | None:
+        """What is to be remembered of a signature; ``None`` if each such tensor must be described.
+
+        Raises:
+            ConversionError: The tensor cannot be converted.
+        """
+        own = signature if out is None else signature[0]
+        owner, conversion = registry.backend_of(leaf), part.conversion
+        if part.decide is not None:
+            conversion = part.decide(owner.describe(leaf))
+        is_compact = _is_compact(own) and (out is None or _is_compact(signature[1]))
+        # The transfer of a tensor with gaps depends on more than its signature.
+        if conversion.described or not (is_compact or conversion.is_for_host):
+            return None
+        recipe = conversion.find((signature, environment))
         if recipe is None:
-            made = prepare(leaf, asked, out)
-            recipe, own = made.recipe, _of_leaf(signature, outs)
-            again = grouped([leaf], {type(leaf): leaf}, target.capabilities.memory.alignment)
-            if made.info.abstract is None and own in (again or ()):
-                # Otherwise another thread has changed the leaf meanwhile.
-                asked.keep((signature, environment), recipe)
-        # Tensors that differ only in address or strides mostly take the same steps, and so share a
-        # recipe.
+            made = prepare(leaf, conversion, out)
+            recipe = made.recipe
+            alignment = conversion.target.capabilities.memory.alignment
+            copies = bool(part.conversion.request.copy) or out is not None
+            if made.info.abstract is not None or own not in (
+                grouped([leaf], type(leaf), alignment, copies=copies) or ()
+            ):
+                return None  # another thread has changed the leaf meanwhile
+            conversion.keep((signature, environment), recipe)
         plan = recipe.plan
-        alike = plan.source._replace(shape=(), strides=(), misalignment=0), plan.source.is_compact
         into = plan.request.out
-        if into is None:
-            filled = None
-        else:
-            filled = into.dtype, into.is_compact
-        steps = recipe.copies, alike, filled, *map(call_of, plan.steps)
-        before = found.get(steps)
-        found[steps] = recipe, places if before is None else [*before[1], *places]
-    if len(found) == 1:
-        return Grouped(
-            [(recipe, range(len(leaves))) for recipe, _ in found.values()], compact, apart
+        steps = (
+            recipe.copies,
+            plan.source._replace(shape=(), strides=(), misalignment=0),
+            plan.source.is_compact,
+            None if into is None else (into.dtype, into.is_compact),
+            *map(call_of, plan.steps),
         )
-    return Grouped(list(found.values()), compact, apart)
+        number = self._steps.setdefault(steps, len(self._steps))
+        is_apart = out is None and owner.quick.owns_memory(signature)
+        return _Known(recipe, conversion, number, is_compact, is_apart)
 
 
 _SHAPE = attrgetter("shape")
-
-
-def _shapes(leaves: Sequence[Any], kinds: Mapping[type, Any]) -> list[tuple[int, ...]]:
-    """The shapes of tensors, which may be of several frameworks."""
-    lengths = {kind: registry.backend_of(leaf).quick.lengths for kind, leaf in kinds.items()}
-    return [lengths[type(leaf)](leaf) for leaf in leaves]
 
 
 def _is_compact(signature: Hashable) -> bool:
@@ -134,57 +223,82 @@ def _is_compact(signature: Hashable) -> bool:
 
 
 def grouped(
-    leaves: Sequence[Any], kinds: Mapping[type, Any], alignment: int
+    leaves: Sequence[Any], kind: type, alignment: int, *, copies: bool = False
 ) -> Mapping[Any, Sequence[int]] | None:
-    """Positions of tensors by signatures; ``None`` if one has no signature and must be described.
+    """Positions of tensors of one type by signatures; ``None`` if one must be described.
 
     Args:
-        leaves: The tensors, which may be of several frameworks.
-        kinds: One tensor of each type.
+        leaves: The tensors.
+        kind: Their type.
         alignment: See `Quick.grouped`.
+        copies: See `Quick.grouped`.
     """
-    if len(kinds) == 1 and len(leaves) <= AT_ONCE:
-        return registry.backend_of(leaves[0]).quick.grouped(leaves, alignment)
+    quick = (registry.BY_TYPE.get(kind) or registry.backend_of(leaves[0])).quick
+    if len(leaves) <= AT_ONCE:
+        return quick.grouped(leaves, alignment, copies=copies)
     found: dict[Hashable, list[int]] = {}
-    for kind, places in places_by(list(map(type, leaves))).items():
-        quick = registry.backend_of(kinds[kind]).quick
-        for start in range(0, len(places), AT_ONCE):
-            part = places[start : start + AT_ONCE]
-            some = (
-                [leaves[place] for place in part]
-                if len(kinds) > 1
-                else leaves[start : start + AT_ONCE]
-            )
-            inside = quick.grouped(some, alignment)
-            if inside is None:
-                return None
-            for signature, those in inside.items():
-                all_of_them = len(those) == len(part)
-                found.setdefault(signature, []).extend(
-                    part if all_of_them else [part[at] for at in those]
-                )
+    for start in range(0, len(leaves), AT_ONCE):
+        inside = quick.grouped(leaves[start : start + AT_ONCE], alignment, copies=copies)
+        if inside is None:
+            return None
+        for signature, places in inside.items():
+            found.setdefault(signature, []).extend(place + start for place in places)
     return found
 
 
-def _of_leaf(signature: Any, outs: object) -> Any:
-    """A leaf's own signature: that of the leaf, if it has one for each of `_pairs`."""
-    if outs is None:
-        return signature
-    own, _of_out = signature
-    return own
+def _with_outs(
+    signatures: Mapping[Any, Places], leaves: Sequence[Any], outs: Sequence[Any], target: Any
+) -> Mapping[Any, Places] | None:
+    """The positions of tensors by two signatures: their own, and that of the `out` tensor.
 
-
-def _pairs(
-    signatures: Mapping[Hashable, Sequence[int]],
-    written: Mapping[Hashable, Sequence[int]],
-    count: int,
-) -> Mapping[Any, Sequence[int]]:
-    """The positions of tensors by two signatures: their own, and that of the `out` tensor."""
+    ``None`` if an `out` is none of the target's tensors, must be described or has another shape.
+    """
+    kinds = one_of_each(outs)
+    if len(kinds) > 1 or registry.BY_TYPE.get(next(iter(kinds))) is not target:
+        return None
+    written = grouped(outs, next(iter(kinds)), 0)
+    lengths = registry.backend_of(leaves[0]).quick.lengths
+    if written is None or list(map(lengths, leaves)) != list(map(_SHAPE, outs)):
+        return None
     if len(signatures) == len(written) == 1:
-        return {(next(iter(signatures)), next(iter(written))): range(count)}
-    both: list[list[Hashable]] = [[None] * count, [None] * count]
+        return {(next(iter(signatures)), next(iter(written))): range(len(leaves))}
+    both: list[list[Hashable]] = [[None] * len(leaves), [None] * len(leaves)]
     for each, groups in zip(both, (signatures, written), strict=True):
         for signature, places in groups.items():
             for place in places:
                 each[place] = signature
     return places_by(list(zip(*both, strict=True)))
+
+
+def some_of(leaves: Sequence[Any], places: Places) -> list[Any]:
+    """The leaves at some positions."""
+    if type(leaves) is list and type(places) is range and len(places) == len(leaves):
+        return leaves
+    return [leaves[place] for place in places]
+
+
+def may_share_a_byte(tensors: list[Any], *, compact: bool) -> bool:
+    """Whether two of many tensors may share a byte.
+
+    The answer is also yes if it would take too long to find out.
+
+    Args:
+        tensors: Tensors of any frameworks, each with a signature.
+        compact: Whether all signatures are compact.
+    """
+    if len(tensors) < 2:
+        return False
+    reached = []
+    for places in places_by(list(map(type, tensors))).values():
+        some = some_of(tensors, places)
+        extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)
+        if extents is None:
+            return True
+        reached.append(extents)
+    if len(reached) == 1:
+        return memory.share_a_byte(*reached[0])
+    starts, ends = (
+        np.concatenate([np.asarray(part, np.uint64) for part in parts])
+        for parts in zip(*reached, strict=True)
+    )
+    return memory.share_a_byte(starts, ends)

@@ -357,11 +357,17 @@ def conversion_as(
     return conversion_of(target, request)
 
 
+on_forget: list[Callable[[], object]] = []
+"""Functions to call when recipes are forgotten, because something else has kept some."""
+
+
 def forget() -> None:
     """Forget all recipes and plans: a backend was registered or its declaration has changed."""
     conversion_as.cache_clear()
     _conversion_of.cache_clear()
     _plan_of.cache_clear()
+    for forget_too in on_forget:
+        forget_too()
 
 
 registry.on_change.append(forget)

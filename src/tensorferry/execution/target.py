@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .recipes import Conversion
 
+    _Followed = tuple[tuple[str, str | None, str | None], Conversion]
+
 __all__ = [
     "conversion_like",
     "describe_like",
     "follow",
+    "follow_quickly",
     "labels_like",
     "name_like_device",
     "take_labels",
@@ -135,18 +138,33 @@ def conversion_like(like: object) -> Conversion | None:
     Raises:
         ConversionError: As for `follow`.
     """
+    found = _known_like(like)
+    return None if found is None else found[1]
+
+
+def follow_quickly(like: object) -> tuple[str, str | None, str | None] | None:
+    """What `follow` gives, if it is known of a tensor like this; ``None`` if it must be described.
+
+    Raises:
+        ConversionError: As for `follow`.
+    """
+    found = _known_like(like)
+    return None if found is None else found[0]
+
+
+def _known_like(like: object) -> _Followed | None:
     kind = type(like)
     read = _readers.get(kind) or _reader(kind)
     likeness = None if read is None else read(like)
     if likeness is None:
         return None
-    found = _conversions.get((kind, likeness))
+    found = _followed.get((kind, likeness))
     if found is None:
         name, dtype, device = follow(like)
-        found = conversion_as(name, dtype, device=device)
-        if len(_conversions) >= _MOST:
-            _conversions.clear()
-        _conversions[kind, likeness] = found
+        found = (name, dtype, device), conversion_as(name, dtype, device=device)
+        if len(_followed) >= _MOST:
+            _followed.clear()
+        _followed[kind, likeness] = found
     return found
 
 
@@ -160,10 +178,10 @@ def _reader(kind: type) -> Callable[[Any], Hashable | None] | None:
 
 _readers: dict[type, Callable[[Any], Hashable | None]] = {}
 """The functions that read `Quick.likeness`, by the type of the tensor."""
-_conversions: dict[Hashable, Conversion] = {}
-"""The conversions for tensors in ``like=``, by their types and likeness."""
+_followed: dict[Hashable, _Followed] = {}
+"""What `follow` and `conversion_like` give for tensors, by their types and likeness."""
 _MOST = 256
-registry.on_change.extend((_readers.clear, _conversions.clear))
+registry.on_change.extend((_readers.clear, _followed.clear))
 
 
 def target_of(to: object, like: object) -> str:

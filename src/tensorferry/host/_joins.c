@@ -1,4 +1,4 @@
-/* Many small arrays become one: what they are is compared, and their bytes are copied, one after the other.
+/* Many small arrays: what they are is read and compared, and their bytes are copied into one, one after the other.
 
    Nothing is decided here: whatever is in doubt is left to Python, which compares and joins too, in ten times the time.
 
@@ -144,10 +144,90 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
     return PyBool_FromLong(alike);
 }
 
+/* What arrays have in common: they differ only in shape, address and who else has their memory. */
+typedef struct {
+    const PyObject *dtype;
+    int rank, flags;
+    Py_ssize_t first;
+} Alike;
+
+enum { MOST_GROUPS = 32 };
+
+PyDoc_STRVAR(facts_doc,
+             "facts(arrays, type, /)\n--\n\n"
+             "Group arrays of this type, which is numpy.ndarray, by dtype, number of axes and flags. The positions of the\n"
+             "first of each group; and for each array its group, address and number of elements, as three runs of int64.\n"
+             "None if another object is among them, or there are more than 32 groups.");
+
+static PyObject *facts(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    Alike groups[MOST_GROUPS];
+    PyObject *arrays, *found, *firsts;
+    Py_ssize_t known = 0;
+    int64_t *numbers;
+    if (count != 2 || !PyType_Check(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "facts takes a list and a type");
+        return NULL;
+    }
+    arrays = PySequence_Tuple(arguments[0]);
+    if (arrays == NULL)
+        return NULL;
+    count = PyTuple_Size(arrays);
+    found = PyByteArray_FromStringAndSize(NULL, 3 * count * (Py_ssize_t)sizeof *numbers);
+    if (found == NULL) {
+        Py_DECREF(arrays);
+        return NULL;
+    }
+    numbers = (int64_t *)PyByteArray_AsString(found);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        const Array *array = (const Array *)PyTuple_GetItem(arrays, index);
+        Py_ssize_t at = 0;
+        int64_t size = 1;
+        if (Py_TYPE((PyObject *)array) != (PyTypeObject *)arguments[1]) {
+            known = -1;
+            break;
+        }
+        while (at < known && !(groups[at].dtype == array->dtype && groups[at].rank == array->rank &&
+                               groups[at].flags == array->flags))
+            at++;
+        if (at == MOST_GROUPS) {
+            known = -1;
+            break;
+        }
+        if (at == known)
+            groups[known++] = (Alike){array->dtype, array->rank, array->flags, index};
+        for (int axis = 0; axis < array->rank; axis++)
+            size *= array->shape[axis];
+        numbers[index] = at;
+        numbers[count + index] = (int64_t)(uintptr_t)array->data;
+        numbers[2 * count + index] = size;
+    }
+    Py_DECREF(arrays);
+    if (known < 0) {
+        Py_DECREF(found);
+        Py_RETURN_NONE;
+    }
+    firsts = PyTuple_New(known);
+    for (Py_ssize_t at = 0; firsts != NULL && at < known; at++) {
+        PyObject *first = PyLong_FromSsize_t(groups[at].first);
+        if (first == NULL) {
+            Py_CLEAR(firsts);
+            break;
+        }
+        PyTuple_SetItem(firsts, at, first);
+    }
+    if (firsts == NULL) {
+        Py_DECREF(found);
+        return NULL;
+    }
+    return Py_BuildValue("(NN)", firsts, found);
+}
+
 static PyMethodDef methods[] = {
     {"seen", (PyCFunction)seen, METH_O, seen_doc},
     {"are_alike", (PyCFunction)(void (*)(void))are_alike, METH_FASTCALL, alike_doc},
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
+    {"facts", (PyCFunction)(void (*)(void))facts, METH_FASTCALL, facts_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -158,7 +238,7 @@ static PyModuleDef_Slot slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tensorferry.host._joins",
-    .m_doc = "Many small arrays become one.",
+    .m_doc = "Many arrays: what they are, and how they become one.",
     .m_methods = methods,
     .m_slots = slots,
 };

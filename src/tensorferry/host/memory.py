@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.dtypes import find
 from ..core.layout import ALIGNMENT, are_apart, spans
+from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -369,7 +370,7 @@ def _ghost(info: TensorInfo, start: int) -> Array:
     return over_address(start, shape, strides, void, read_only=True, owner=None)
 
 
-# -- many arrays become one ------------------------------------------------------------------------
+# -- many arrays: what they are, and how they become one ------------------------------------------
 
 _DTYPE, _SHAPE = map(attrgetter, ("dtype", "shape"))
 
@@ -386,6 +387,43 @@ def _joins() -> Any:
         if HEADER is None or found is None or found.seen(each) != words:
             return None
     return found
+
+
+class Facts(NamedTuple):
+    """What many plain arrays are.
+
+    Args:
+        firsts: The position of the first of each group. A group has one dtype, number of axes, and
+            ``flags.num``; equal dtypes may be different objects.
+        groups: The group of each array.
+        addresses: The address of each.
+        sizes: The number of elements of each.
+    """
+
+    firsts: tuple[int, ...]
+    groups: Array
+    addresses: Array
+    sizes: Array
+
+
+def facts(arrays: Sequence[Any]) -> Facts | None:
+    """What arrays are, in a tenth of the time that their attributes take.
+
+    >>> import numpy as np
+    >>> found = facts([np.ones(2), np.zeros((2, 3))])
+    >>> found is None or found.sizes.tolist()  # without the extension it is None
+    [2, 6]
+
+    Returns:
+        The facts; ``None`` if an object is no plain array, if they are of very many kinds, or if
+        there is no extension.
+    """
+    extension = _joins()
+    found = None if extension is None else extension.facts(arrays, np.ndarray)
+    if found is None:
+        return None
+    firsts, numbers = found
+    return Facts(firsts, *np.frombuffer(numbers, np.int64).reshape(3, -1))
 
 
 def can_join() -> bool:

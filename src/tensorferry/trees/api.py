@@ -13,8 +13,9 @@ from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
+from ..execution import recipes
 from ..execution.calls import by_name
-from ..execution.target import describe_like, name_like_device, target_of
+from ..execution.target import describe_like, follow_quickly, name_like_device, target_of
 from ..hints import Hint
 from .leaves import leaf_rule
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     )
     from .leaves import LeafRule
     from .plans import TreePlan
+    from .program import Programs
     from .targets import Targets
 
     Asked = tuple[To | None, Any, object, object, bool | None, str | None, str, Options]
@@ -142,6 +144,12 @@ def convert_tree(
 
     .. versionadded:: 0.1
     """
+    if nulls is ragged is pad is None and index is False and not options:
+        result = _by_program(
+            tree, out, like, to, dtype, device, copy, casting, grad, leaves, unknown, coalesce
+        )
+        if result is not NotImplemented:
+            return result
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
         _validate(coalesce, index)
@@ -335,6 +343,87 @@ def call_for(
         raise
 
 
+@tracers.untraced
+def _by_program(tree: Any, out: Any, like: Any, to: Any, *asked: Any) -> Any:
+    """Convert a tree by a program that was found before, for the arguments of `_programs`.
+
+    `NotImplemented`: there is none, or one of the arguments is refused. That, and all that is
+    unusual, is the matter of what does it at length.
+    """
+    if tracers.not_imported != () and tracers.may_be_active():
+        return NotImplemented
+    try:
+        if (to is None) is (like is None):
+            return NotImplemented
+        followed = None if like is None else follow_quickly(like)
+        if like is not None and followed is None:
+            return NotImplemented
+        programs = _programs(to, followed, *asked)
+    except (ConversionError, TypeError, ValueError):
+        return NotImplemented
+    return NotImplemented if programs is None else programs.convert(tree, out)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _programs(
+    to: To | None,
+    followed: tuple[str, str | None, str | None] | None,
+    dtype: object,
+    device: object,
+    copy: bool | None,
+    casting: str | None,
+    grad: str,
+    leaves: Leaves,
+    unknown: str,
+    coalesce: bool,
+) -> Programs | None:
+    """The programs for keywords of `convert_tree`; ``None`` if they have none.
+
+    Args:
+        to: As for `convert_tree`; ``None`` with `followed`.
+        followed: The framework, dtype and device of the tensor in ``like=``.
+        dtype: This and the others are as for `convert_tree`.
+        device: See there.
+        copy: See there.
+        casting: See there.
+        grad: See there.
+        leaves: See there.
+        unknown: See there.
+        coalesce: See there.
+
+    Raises:
+        ConversionError, TypeError, ValueError: A keyword has a value that it does not take.
+    """
+    _validate(coalesce, index=False)
+    name, theirs, place = (registry.canonical(to), None, None) if followed is None else followed
+    target = registry.ready(name)
+    is_labelled = followed is not None and target.capabilities.options.labels
+    if callable(leaves) or is_labelled or (followed is not None and place is None):
+        return None
+    targets = _targets_of(
+        name,
+        registry.revision,
+        dtype,
+        theirs,
+        place if device is None else device,
+        copy=copy,
+        casting=casting,
+        grad=grad,
+        options=(),
+    )
+    rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
+    return targets.programs(rule, coalesce=coalesce)
+
+
+def _forget() -> None:
+    """Forget programs: they have recipes, which are for the backends and devices of the time."""
+    _programs.cache_clear()
+    _targets_of.cache_clear()
+    _in_its_framework.cache_clear()
+
+
+recipes.on_forget.append(_forget)
+
 for _function in (untraced, call_for):
     _function.__dict__["_torchdynamo_disable"] = True
 
@@ -384,11 +473,9 @@ def _convert(
 
 
 def _snapshot(tree: Any, unknown: str) -> Any:
-    own = _made(None, None)
-    return (
-        _conversion()
-        .TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True)
-        .convert()
+    rule = leaf_rule("tensors", unknown=unknown)
+    return _conversion().convert(
+        tree, _in_its_framework(registry.revision), rule, None, coalesce=True
     )
 
 
@@ -428,6 +515,12 @@ def _targets_of(
     name: str, _revision: int, dtype: object, theirs: str | None, device: object, **keywords: Any
 ) -> Targets:
     return _made((name, device), dtype, theirs, **keywords)
+
+
+@lru_cache(maxsize=1)
+def _in_its_framework(_revision: int) -> Targets:
+    """What copies each leaf in its own framework."""
+    return _made(None, None)
 
 
 def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: Any) -> Targets:

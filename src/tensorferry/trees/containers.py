@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cached_property, partial
+from itertools import repeat
 from operator import attrgetter
 from types import (
     BuiltinFunctionType,
@@ -27,7 +28,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..backends import registry
-from ..backends.nodes import Node, as_dict, attribute, item
+from ..backends.nodes import Entries, Node, as_dict, attribute, item
 from ..core.info import TensorInfo
 from ..errors import UnsupportedTypeError, an
 from ..host.masked import has_masked
@@ -83,15 +84,15 @@ def _open_dict(x: dict[Any, Any]) -> Node:
 
     def rebuild(values: Sequence[Any]) -> Any:
         result = like(x)
-        for key, value in zip(keys, values, strict=True):
-            # Not `result[key] = value`, because a subclass may refuse or convert values.
-            put(result, key, value)
+        # Not `result[key] = value`, because a subclass may refuse or convert values.
+        for _ in map(put, repeat(result), keys, values):
+            pass
         _mirror(x, result)
         return result
 
     # Not `x.values()`, which a subclass may have changed.
-    values = [dict.__getitem__(x, key) for key in keys]
-    return Node([item(key) for key in keys], values, rebuild, _not_mirrored(x))
+    values = list(map(dict.__getitem__, repeat(x), keys))
+    return Node(Entries(keys, item), values, rebuild, _not_mirrored(x))
 
 
 def _not_mirrored(x: dict[Any, Any]) -> dict[str, Any]:
@@ -154,7 +155,7 @@ def _open_mapping(x: Mapping[Any, Any]) -> Node:
         except Exception:  # noqa: BLE001 - what a class of another library raises
             return plain
 
-    return Node([item(key) for key in keys], [x[key] for key in keys], rebuild)
+    return Node(Entries(keys, item), [x[key] for key in keys], rebuild)
 
 
 def _open_list(x: list[Any]) -> Node:
@@ -195,8 +196,8 @@ def _open_tuple(x: tuple[Any, ...]) -> Node:
     )
 
 
-def _indices(x: Sized) -> list[str]:
-    return [item(index) for index in range(len(x))]
+def _indices(x: Sized) -> Entries:
+    return Entries(range(len(x)), item)
 
 
 def is_tuple_with_a_constructor(kind: type) -> bool:
@@ -268,16 +269,28 @@ def like(x: Any) -> Any:
     attributes = getattr(x, "__dict__", None)
     if attributes and attributes is not x:
         result.__dict__.update(attributes)
-    for each in kind.__mro__:
-        for name, slot in vars(each).items():
-            if isinstance(slot, cached_property):
-                getattr(result, "__dict__", {}).pop(name, None)  # a cached result of the old values
-            elif isinstance(slot, MemberDescriptorType):
-                # Through the slot, because a frozen class refuses attributes. Some slots may not be
-                # set.
-                with suppress(AttributeError, TypeError):
-                    slot.__set__(result, slot.__get__(x))
+    names, slots = _class_attributes(kind)
+    for name in names:
+        getattr(result, "__dict__", {}).pop(name, None)  # a cached result of the old values
+    for slot in slots:
+        # Through the slot, because a frozen class refuses attributes. Some slots may not be set.
+        with suppress(AttributeError, TypeError):
+            slot.__set__(result, slot.__get__(x))
     return result
+
+
+def _class_attributes(kind: type) -> tuple[tuple[str, ...], tuple[MemberDescriptorType, ...]]:
+    """The names of a class's cached properties, and its slots."""
+    found = _of_classes.get(kind)
+    if found is None:
+        members = [item for each in kind.__mro__ for item in vars(each).items()]
+        names = tuple([name for name, held in members if isinstance(held, cached_property)])
+        slots = tuple([held for _, held in members if isinstance(held, MemberDescriptorType)])
+        found = _of_classes[kind] = names, slots
+    return found
+
+
+_of_classes: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
 
 
 def open_structured(x: np.ndarray[Any, Any]) -> Node:

@@ -1,22 +1,20 @@
-"""Convert a tree: all of it or nothing. The last tree again, plain tables, and any tree."""
+"""Convert a tree: all of it or nothing. By a program, as a plain table, or leaf by leaf."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from .. import hints
-from ..backends import fast_paths, registry
+from ..backends import registry
 from ..core.info import TensorInfo
-from ..core.named_tuple import NamedTuple
-from ..core.places import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
+from ..execution.groups import may_share_a_byte
 from ..host.numpy_dtypes import of_numpy
 from .failures import raise_all, refuse_unknown_name
-from .grouped import Shipment, arrive, convert_each, cross, depart, may_share_a_byte, shipments
+from .grouped import Shipment, arrive, cross, depart, shipments
 from .shared_memory import (
     Cluster,
     converted_together,
@@ -26,7 +24,6 @@ from .shared_memory import (
     ties,
     write_all,
 )
-from .targets import copy_in_its_framework
 from .walk import take_apart
 
 if TYPE_CHECKING:
@@ -44,67 +41,7 @@ if TYPE_CHECKING:
 
     Places = Sequence[int]
 
-__all__ = ["Alike", "TreeConversion", "convert", "convert_plainly"]
-
-
-# -- the last tree of a loop -----------------------------------------------------------------------
-
-_DTYPE = attrgetter("dtype")
-_MOST = 4096
-"""The most leaves of a tree that is remembered."""
-
-
-class Alike(NamedTuple):
-    """A dict of tensors of one type, which a fast path has converted together.
-
-    Args:
-        keys: Its keys.
-        kind: The type of its tensors.
-        dtypes: Their dtypes.
-        rule: Which leaves are converted.
-        revision: The revision of the registry of backends.
-    """
-
-    keys: list[Any]
-    kind: type
-    dtypes: list[Any]
-    rule: LeafRule
-    revision: int
-
-    @classmethod
-    def of(cls, keys: list[Any], leaves: list[Any], rule: LeafRule) -> Alike | None:
-        """What is remembered of a tree; ``None`` for tensors of several types, or too many."""
-        kinds = set(map(type, leaves))
-        if len(kinds) > 1 or len(leaves) > _MOST:
-            return None
-        return cls(keys, kinds.pop(), list(map(_DTYPE, leaves)), rule, registry.revision)
-
-    def convert(self, tree: Any, target: str, rule: LeafRule) -> dict[Any, Any] | None:
-        """Convert another tree likewise; ``None`` if it differs, or is not for the fast path."""
-        path = fast_paths.path_for_many(self.kind, target)
-        if (
-            path is None
-            or type(tree) is not dict
-            or rule is not self.rule
-            or registry.revision != self.revision
-        ):
-            return None
-        leaves = [*tree.values()]
-        if (
-            {*map(type, leaves)} != {self.kind}
-            or [*tree] != self.keys
-            or [*map(_DTYPE, leaves)] != self.dtypes
-        ):
-            return None
-        if len({*map(id, leaves)}) < len(leaves):
-            return None
-        try:
-            results = path(leaves)
-        except fast_paths.NOT_ACCEPTED:
-            return None
-        if results is None:
-            return None
-        return dict(zip(self.keys, results, strict=True))
+__all__ = ["TreeConversion", "convert", "convert_plainly"]
 
 
 # -- tables whose columns are plain memory ---------------------------------------------------------
@@ -439,10 +376,7 @@ class TreeConversion:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing has
                 been written then.
         """
-        results = self._directly()
-        if results is None:
-            return self.run(self._prepare_each())
-        return self._structure.rebuild(results)
+        return self.run(self._prepare_each())
 
     def run(self, prepared: dict[int, Prepared]) -> Any:
         """Convert the tree.
@@ -465,110 +399,6 @@ class TreeConversion:
             for index, each in prepared.items():
                 run.verify(each, results[index])
         return self._structure.rebuild(results)
-
-    def _directly(self) -> list[Any] | None:
-        """The results, if no leaf depends on another and each has a signature; otherwise ``None``.
-
-        That is so for nearly all trees. If something fails, `prepare` finds out where.
-        """
-        targets, rule, common = self._targets, self._rule, self._targets.common
-        if rule.chosen is not None or self._structure.twins:
-            return None
-        if targets.rule.names or (common is None and not targets.copies):
-            return None
-        leaves, outs, kinds = self.leaves, self.outs, one_of_each(self.leaves)
-        try:
-            taken = rule.takes_each(leaves, kinds)
-            places: Places = range(len(taken))
-            if not all(taken):
-                places = [index for index, on in enumerate(taken) if on]
-                leaves = [leaves[index] for index in places]
-                kinds = one_of_each(leaves)
-                if outs is None:
-                    outs = None
-                else:
-                    outs = [outs[index] for index in places]
-            if not leaves:
-                return self.leaves
-            if common is None:
-                copies = {copy_in_its_framework(leaf) for leaf in kinds.values()}
-                if len(copies) > 1:
-                    return None
-                common = copies.pop()
-            registry.ready(common.target.name)
-            if self.outs is not None:
-                # Rebuilt before anything is written, because a container may refuse the values.
-                self._structure.rebuild(
-                    [
-                        out if on else leaf
-                        for out, on, leaf in zip(self.outs, taken, self.leaves, strict=True)
-                    ]
-                )
-            results = self._convert_each(common, leaves, outs, kinds)
-        except (ConversionError, *fast_paths.NOT_ACCEPTED):
-            return None
-        if results is None or len(places) == len(taken):
-            return results
-        whole = list(self.leaves)
-        for index, result in zip(places, results, strict=True):
-            whole[index] = result
-        return whole
-
-    def _convert_each(
-        self,
-        common: Conversion,
-        leaves: list[Any],
-        outs: list[Any] | None,
-        kinds: Mapping[type, Any],
-    ) -> list[Any] | None:
-        if len(set(map(id, leaves))) < len(leaves):
-            # An object that occurs several times is converted once.
-            if outs is not None:
-                return None
-            alone = list({id(leaf): leaf for leaf in leaves}.values())
-            results = self._convert_each(common, alone, None, kinds)
-            if results is None:
-                done = None
-            else:
-                done = dict(zip(map(id, alone), results, strict=True))
-            if done is None:
-                return None
-            return [done[id(leaf)] for leaf in leaves]
-        if outs is None and not self._targets.decides_by_leaf and common.request.is_ordinary:
-            quick = self._quickly(leaves, kinds, common.target.name)
-            if quick is not None:
-                return quick
-        if self._targets.decides_by_leaf:
-            decide = partial(self._decided, common, 0)
-        else:
-            decide = None
-        return convert_each(leaves, outs, common, decide, kinds, coalesce=self._coalesce)
-
-    def _quickly(
-        self, leaves: list[Any], kinds: Mapping[type, Any], target: str
-    ) -> list[Any] | None:
-        """The results of fast paths, if they accept all leaves."""
-        together = {fast_paths.path_for_many(kind, target) for kind in kinds}
-        paths = fast_paths.paths_to(target)
-        try:
-            if len(together) == 1 and self._coalesce:
-                path = together.pop()
-            else:
-                path = None
-            results = None if path is None else path(leaves)
-            keys = self._structure.flat_keys
-            if results is not None and keys is not None and len(keys) == len(leaves):
-                self._targets.last = Alike.of(keys, leaves, self._rule)
-            apart = len(leaves) == 1 or not any(fast_paths.copies(kind, target) for kind in kinds)
-            taken = results is None and apart and kinds.keys() <= paths.keys()
-            # One of each type is tried first: on a device, no leaf is accepted.
-            if taken and all(paths[kind](leaf) is not None for kind, leaf in kinds.items()):
-                results = [paths[type(leaf)](leaf) for leaf in leaves]
-        except fast_paths.NOT_ACCEPTED:
-            return None
-        if results is None or any(result is None for result in results):
-            return None
-        return results
 
     def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
         same, groups, sent = self.bind(prepared)
@@ -622,10 +452,6 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
     Raises:
         ConversionError: As for `TreeConversion.convert`.
     """
-    if targets.last is not None and targets.common is not None and out is None and coalesce:
-        result = targets.last.convert(tree, targets.common.target.name, rule)
-        if result is not None:
-            return result
     is_for_all = (
         targets.common is not None
         and out is None
@@ -635,6 +461,10 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
     if is_for_all and hasattr(type(tree), "columns"):
         result = convert_plainly(tree, targets)
         if result is not None:
+            return result
+    if rule.chosen is None:
+        result = targets.programs(rule, coalesce=coalesce).convert(tree, out)
+        if result is not NotImplemented:
             return result
     return TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +21,14 @@ from ..errors import ConversionError, UnsupportedTypeError, an, validate_word
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from . import libraries
-from .containers import is_used_up, may_hold, tensor_inside
+from .containers import PLAIN, is_used_up, may_hold, tensor_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from .structure import Structure
 
-__all__ = ["LeafRule", "are_of_one_dtype", "leaf_rule"]
+__all__ = ["UNKNOWN", "LeafRule", "are_of_one_dtype", "leaf_rule"]
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 _BOOL = np.dtype(bool)
@@ -34,6 +36,8 @@ _DTYPE = attrgetter("dtype")
 _KINDS = "biufc"
 
 
+UNKNOWN = object()
+"""For objects of a type that may hold a tensor: see `LeafRule.answer_of`."""
 _AS_LIST = Hint(hints.code("list(x)"), " in its place, if it ends")
 
 
@@ -155,6 +159,37 @@ class LeafRule:
                 return False
             raise type(known)(known.message, known.advice)
         return not known.is_text(x)
+
+    def answer_of(self, kind: type, x: Any) -> Any:
+        """Whether leaves of a type are converted, if there is no user's callable.
+
+        Args:
+            kind: The type.
+            x: One of them.
+
+        Returns:
+            Yes or no; a backend if its tensors may be text; `UNKNOWN` if each is to be asked for
+            with `takes`; ``None`` if `takes` refuses them.
+        """
+        known = self._known.get(kind)
+        if known is None:
+            known = self._known[kind] = self._look(x)
+        if isinstance(known, UnsupportedTypeError):
+            return False if self.keeps else None
+        if isinstance(known, _Unknown):
+            return UNKNOWN if self._refuses else False
+        if isinstance(known, Backend) and type(known).is_text is Backend.is_text:
+            return True
+        return known
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a tensor that would stay as it is, in what is no container, is refused."""
+        return self._refuses
+
+    def is_free(self, static: Mapping[str, Any]) -> bool:
+        """Whether a container's attributes that are not values are no tensors, and hold none."""
+        return _are_plain(static.values()) or self._in_static(static) is None
 
     def keeps_refused(self, x: Any, error: Exception) -> bool:
         """Whether a leaf refused with `error` stays as it is: it is no tensor for any target."""
@@ -354,6 +389,30 @@ def are_of_one_dtype(tensors: Sequence[Any]) -> bool:
         return len(set(map(_DTYPE, tensors))) == 1
     except Exception:  # noqa: BLE001 - what the hash of another library's dtype raises
         return False
+
+
+def _are_plain(values: Iterable[Any], levels: int = 4) -> bool:
+    """Whether there is certainly no tensor in values: only plain ones, in plain containers."""
+    held: Iterable[Any] = values
+    for _ in range(levels):
+        held = list(held)
+        kinds = set(map(type, held)) - PLAIN
+        if not kinds:
+            return True
+        if not kinds <= _SEARCHED:
+            return False
+        if OrderedDict in kinds and any(vars(x) for x in held if type(x) is OrderedDict):
+            return False
+        if kinds == {dict}:
+            held = chain.from_iterable(x.values() for x in held if type(x) is dict)
+        else:
+            held = chain.from_iterable(
+                x.values() if isinstance(x, dict) else x for x in held if type(x) in kinds
+            )
+    return False
+
+
+_SEARCHED = frozenset({dict, OrderedDict, list, tuple})
 
 
 def _has(x: Any, name: str) -> bool:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ..core.labels import Labels
     from ..core.leaf_dtypes import DtypeRule
     from ..execution.recipes import Conversion
-    from .conversion import Alike
+    from .leaves import LeafRule
+    from .program import Programs
 
     LikeLeaf = tuple[str, str | None, object, Labels | None]
 
@@ -67,8 +68,7 @@ class Targets:
         """Whether the request depends on the description of a leaf: see `asked_of`."""
         self._by_dtype: dict[tuple[Conversion, str], Conversion] = {}
         self.copies = targets is None
-        self.last: Alike | None = None
-        """The last tree, if a tree like it can be converted faster."""
+        self._programs: dict[tuple[LeafRule, bool], Programs] = {}
         if isinstance(targets, tuple):
             name, device = targets
             self.common = self._make(
@@ -82,6 +82,20 @@ class Targets:
     def are_numbers(self) -> bool:
         """Whether all leaves become Python numbers, or lists of them."""
         return self.common is not None and not self.common.target.capabilities.memory.exists
+
+    def programs(self, rule: LeafRule, *, coalesce: bool) -> Programs:
+        """The programs of trees for these targets, always the same object.
+
+        Args:
+            rule: The rule for which leaves are converted.
+            coalesce: Whether small leaves cross the bus together.
+        """
+        found = self._programs.get((rule, coalesce))
+        if found is None:
+            from .program import Programs  # here, because it imports optree, which takes time
+
+            found = self._programs[rule, coalesce] = Programs(self, rule, coalesce=coalesce)
+        return found
 
     def asked_of(
         self, conversion: Conversion, info: TensorInfo, name: Callable[[], str]

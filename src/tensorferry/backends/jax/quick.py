@@ -80,6 +80,14 @@ class JaxQuick(Quick[JaxBackend]):
             return None
         return found
 
+    def extents(
+        self, tensors: Sequence[Any], *, compact: bool
+    ) -> tuple[Sequence[int], Sequence[int]] | None:
+        if not _all_on_host(self.backend) or any(x.dtype in _PACKED_DTYPES for x in tensors):
+            return None
+        starts = [x.unsafe_buffer_pointer() for x in tensors]
+        return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
+
     def join(self, tensors: Sequence[Any]) -> Array | None:
         if type(tensors[0]) is not self.backend.array:
             return None
@@ -103,22 +111,8 @@ class JaxQuick(Quick[JaxBackend]):
             return {}
         return {(kind, "numpy"): self._to_array, (kind, name): _identity}
 
-    def fast_paths_for_many(
-        self,
-    ) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        asarray, shares = np.asarray, _shares(self.backend)
-        if self.backend.array is None or not _all_on_host(self.backend):
-            return {}
 
-        def path(tensors: list[Any]) -> list[Any] | None:
-            if shares is not None and not all(map(shares, tensors)):
-                return None
-            arrays = list(map(asarray, tensors))
-            if any(array.flags.owndata for array in arrays):
-                return None
-            return arrays
-
-        return {(self.backend.array, "numpy"): path}
+_PACKED_DTYPES = frozenset(map(numpy_dtype, PACKED))
 
 
 def _to_numpy(backend: JaxBackend) -> Callable[[Any], Any]:
@@ -143,8 +137,7 @@ def _shares(backend: JaxBackend) -> Callable[[Any], bool] | None:
     if not backend.caches_views:
         return None
     alone = backend.jax.sharding.SingleDeviceSharding
-    packed = frozenset(map(numpy_dtype, PACKED))
-    return lambda x: type(x.sharding) is alone and x.dtype not in packed
+    return lambda x: type(x.sharding) is alone and x.dtype not in _PACKED_DTYPES
 
 
 def _all_on_host(backend: JaxBackend) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QUICK", "NumpyQuick"]
 
-_DTYPE, _RANK, _SIZE, _FLAGS = map(attrgetter, ("dtype", "ndim", "size", "flags"))
+_DTYPE, _RANK, _SIZE, _FLAG_BITS = map(attrgetter, ("dtype", "ndim", "size", "flags.num"))
 _address = memory.address
 _C_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0100, 0x0400
 _FITS = _C_ORDER | _ALIGNED
@@ -102,27 +102,51 @@ class NumpyQuick(Quick[NumpyBackend]):
     # -- many arrays -------------------------------------------------------------------------------
 
     def grouped(
+        self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
+    ) -> Mapping[Hashable, Sequence[int]] | None:
+        alike = _alike(tensors)
+        if alike is None:
+            return self._grouped_one_by_one(tensors, alignment)
+        found: dict[Hashable, Sequence[int]] = {}
+        for (dtype, rank, flags), places in alike.items():
+            if dtype.hasobject or dtype.kind in _OPENED:
+                return None
+            # Who else may write is read of one after the other, if it matters.
+            if not (flags in _OWN or (copies and flags & _FITS == _FITS)):
+                return self._grouped_one_by_one(tensors, alignment)
+            # The flags say that each is aligned to its elements.
+            if alignment <= dtype.alignment:
+                found[dtype, rank, COMPACT, 0, flags] = places
+                continue
+            addresses = memory.addresses([tensors[place] for place in places])
+            for at, some in places_by([each & (alignment - 1) for each in addresses]).items():
+                found[dtype, rank, COMPACT, at, flags] = [places[index] for index in some]
+        return found
+
+    def _grouped_one_by_one(
         self, tensors: Sequence[Any], alignment: int
     ) -> Mapping[Hashable, Sequence[int]] | None:
-        if type(tensors[0]) is not np.ndarray:
-            return super().grouped(tensors, alignment)
-        first, flags = tensors[0].flags, list(map(_FLAGS, tensors))
-        # To compare the flags objects is faster than to read the number of each.
-        alike = first.num in _OWN and flags.count(first) == len(flags)
-        dtypes, ranks = set(map(_DTYPE, tensors)), set(map(_RANK, tensors))
-        if not (alike and len(dtypes) == len(ranks) == 1 and all(map(_SIZE, tensors))):
-            return super().grouped(tensors, alignment)
-        (dtype,), (rank,) = dtypes, ranks
-        if dtype.hasobject or dtype.kind in _OPENED:
-            return None
-        at: Mapping[int, Sequence[int]] = {0: range(len(tensors))}
-        if alignment > dtype.alignment:  # the flags say that each is aligned to its elements
-            at = places_by([address & (alignment - 1) for address in memory.addresses(tensors)])
-        return {(dtype, rank, COMPACT, each, first.num): some for each, some in at.items()}
+        found: list[Any] = []
+        for x in tensors:
+            signature = self.signature(x)
+            if signature is None:
+                return None
+            known: Any = signature
+            dtype, rank, layout, address, flags, *facts = known
+            # As for arrays that are alike: a group has one key, whatever it is read beside.
+            if flags & _FITS == _FITS:
+                address = address & (alignment - 1) if alignment > dtype.alignment else 0
+            found.append((dtype, rank, layout, address, flags, *facts))
+        return places_by(found)
 
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
-    ) -> tuple[Sequence[int], Sequence[int]]:
+    ) -> tuple[Sequence[int] | Array, Sequence[int] | Array]:
+        facts = memory.facts(tensors) if compact and len(tensors) > _FEW else None
+        if facts is not None:
+            itemsizes = np.array([tensors[first].itemsize for first in facts.firsts])
+            nbytes = facts.sizes * itemsizes[facts.groups]
+            return facts.addresses, facts.addresses + nbytes
         starts = memory.addresses(tensors)
         if compact:
             return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
@@ -190,6 +214,33 @@ class NumpyQuick(Quick[NumpyBackend]):
             {kind: exact.dtype for kind, exact in EXPECTED.items()}, otherwise=together.join
         )
         return {(np.ndarray, name): _plain, (list, name): from_list}
+
+
+def _alike(tensors: Sequence[Any]) -> Mapping[Any, Sequence[int]] | None:
+    """Positions of arrays by dtype, number of axes and flags; ``None`` for others, or empty ones."""
+    facts = memory.facts(tensors) if len(tensors) > _FEW else None
+    if facts is None:
+        if type(tensors[0]) is not np.ndarray or not all(map(_SIZE, tensors)):
+            return None
+        attributes = (map(each, tensors) for each in (_DTYPE, _RANK, _FLAG_BITS))
+        return places_by(list(zip(*attributes, strict=True)))
+    if not facts.sizes.all():
+        return None
+    found: dict[Any, Sequence[int]] = {}
+    for number, first in enumerate(facts.firsts):
+        x = tensors[first]
+        key = x.dtype, x.ndim, x.flags.num
+        if len(facts.firsts) == 1:
+            places: Sequence[int] = range(len(tensors))
+        else:
+            places = np.flatnonzero(facts.groups == number).tolist()
+        # Equal dtypes may be different objects.
+        found[key] = [*found[key], *places] if key in found else places
+    return found
+
+
+_FEW = 16
+"""Up to so many arrays, their attributes are read in Python."""
 
 
 def _write_alike(x: Array, out: Array) -> None:

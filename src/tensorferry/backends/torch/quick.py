@@ -88,7 +88,7 @@ class TorchQuick(Quick[TorchBackend]):
     # -- many tensors ------------------------------------------------------------------------------
 
     def grouped(
-        self, tensors: Sequence[Any], alignment: int
+        self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
     ) -> Mapping[Hashable, Sequence[int]] | None:
         if self.reader is None:
             return super().grouped(tensors, alignment)
@@ -175,17 +175,6 @@ class TorchQuick(Quick[TorchBackend]):
             (parameter, name): identity,
             (np.ndarray, name): _from_numpy(backend),
             (list, name): _from_list(backend, self.are_alike),
-        }
-
-    def fast_paths_for_many(
-        self,
-    ) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        backend = self.backend
-        to_numpy = _all_to_numpy(self.to_array)
-        return {
-            (backend.tensor, "numpy"): to_numpy,
-            (backend.torch.nn.Parameter, "numpy"): to_numpy,
-            (np.ndarray, backend.name): _all_from_numpy(backend),
         }
 
 
@@ -753,31 +742,6 @@ def _from_list(
         if x[0].nbytes * len(x) < memory.MAPPED or not x[0].is_cpu:
             return stack(x)
         return None
-
-    return path
-
-
-def _all_to_numpy(
-    to_array: Callable[[Any], Array | None],
-) -> Callable[[list[Any]], list[Any] | None]:
-    def path(tensors: list[Any]) -> list[Any] | None:
-        if to_array(tensors[0]) is None:
-            return None
-        arrays = list(map(to_array, tensors))
-        if set(map(type, arrays)) == {np.ndarray}:
-            return arrays
-        return None
-
-    return path
-
-
-def _all_from_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | None]:
-    from_numpy = backend.from_numpy
-
-    def path(arrays: list[Array]) -> list[Any] | None:
-        if False in {array.flags.carray for array in arrays}:
-            return None
-        return list(map(from_numpy, arrays))
 
     return path
 

@@ -1,0 +1,458 @@
+"""What a program does for a tree is what is done leaf by leaf, whatever was converted before it."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support import examples
+from tests.trees.test_random_trees import (
+    MANY,
+    OTHERS,
+    TENSORS,
+    Pair,
+    _frameworks_are_started,  # noqa: F401 - used by its name, as a fixture
+    containers,
+    leaves_of,
+)
+
+import tensorferry as ferry
+from tensorferry.backends import registry
+from tensorferry.execution import run
+from tensorferry.trees import api, program
+from tensorferry.trees.conversion import TreeConversion
+from tensorferry.trees.leaves import leaf_rule
+
+BASE = np.arange(64, dtype="float32")
+"""Memory that several leaves have in common."""
+VIEWS = st.builds(
+    lambda start, length, step: BASE[start : start + length * step : step],
+    st.integers(0, 8),
+    st.integers(0, 8),
+    st.integers(1, 3),
+)
+OVER_TORCH = VIEWS.map(lambda view: torch.from_numpy(view).reshape(-1))
+TREES = st.recursive(
+    st.one_of(TENSORS, OTHERS, VIEWS, OVER_TORCH, st.just(BASE)), containers, max_leaves=8
+)
+REQUESTS = st.sampled_from(
+    [
+        ("numpy", {}),
+        ("torch", {}),
+        ("jax", {}),
+        ("python", {}),
+        ("numpy", {"copy": True}),
+        ("torch", {"copy": True}),
+        ("torch", {"copy": False}),
+        ("numpy", {"dtype": "float64"}),
+        ("torch", {"dtype": {"float": "float16", "int64": "int32"}, "casting": "unsafe"}),
+        ("numpy", {"leaves": "numbers"}),
+        ("torch", {"unknown": "keep", "device": "cpu"}),
+    ]
+)
+
+
+def leaf_by_leaf(tree, to, keywords):
+    """The same without programs; or its error."""
+    names = ("like", "dtype", "device", "copy", "casting")
+    asked = (to, *(keywords.get(name) for name in names), "detach", {})
+    which = keywords.get("leaves", "tensors")
+    targets = api.targets_of(asked, which)
+    rule = leaf_rule(which, unknown=keywords.get("unknown", "error"), scalars=targets.are_numbers)
+    return TreeConversion(tree, targets, rule, None, coalesce=True).convert()
+
+
+def outcome(function, *arguments):
+    """What a call gives, or the type and message of its error."""
+    try:
+        return function(*arguments), None
+    except ferry.ConversionError as error:
+        return None, (type(error), error.message)
+
+
+def facts(leaf, source):
+    """All that can be told of a leaf of a result."""
+    if leaf is source:
+        return "itself"
+    if not hasattr(leaf, "shape"):
+        return type(leaf), repr(leaf)
+    info = ferry.describe(leaf)
+    shares = hasattr(source, "shape") and ferry.shares_memory(leaf, source)
+    copy = ferry.to_numpy(leaf, copy=True)
+    return info._replace(misalignment=0), copy.tobytes(), shares
+
+
+def relations(leaves):
+    """Which leaves of a result are the same object, and which share memory."""
+    tensors = [leaf for leaf in leaves if hasattr(leaf, "shape")]
+    return [
+        (first is second, ferry.shares_memory(first, second))
+        for first in tensors
+        for second in tensors
+    ]
+
+
+def assert_alike(tree, to, keywords):
+    """A program's result is that of the way without programs, in everything that can be told."""
+    expected, refused = outcome(leaf_by_leaf, tree, to, keywords)
+    found, error = outcome(lambda: ferry.convert_tree(tree, to, **keywords))
+    assert (error is None) == (refused is None), (error, refused)
+    if error is not None:
+        assert error[0] is refused[0]
+        return
+    before, ours, theirs = leaves_of(tree), leaves_of(found), leaves_of(expected)
+    assert types_of(found) == types_of(expected)
+    assert len(before) == len(ours) == len(theirs) or to == "python"
+    if to != "python":
+        assert list(map(facts, ours, before)) == list(map(facts, theirs, before))
+        assert relations(ours) == relations(theirs)
+    else:
+        assert repr(found) == repr(expected)
+
+
+def types_of(tree):
+    """The containers of a tree with their keys, and the types of those."""
+    if isinstance(tree, (dict, collections.UserDict)):
+        inside = [(type(key), key, types_of(value)) for key, value in tree.items()]
+    elif isinstance(tree, (list, tuple, collections.deque)):
+        inside = [types_of(value) for value in tree]
+    else:
+        inside = None
+    return type(tree) if inside is not None else None, inside
+
+
+@pytest.mark.fast_paths
+@settings(MANY, max_examples=examples(200))
+@given(trees=st.lists(TREES, min_size=1, max_size=4), request=REQUESTS)
+def test_programs_do_what_is_done_leaf_by_leaf(trees, request):
+    """For each tree of a history, again and again: value, dtype, memory, who may write, ties, errors."""
+    to, keywords = request
+    for tree in (*trees, *trees):
+        assert_alike(tree, to, keywords)
+
+
+@pytest.mark.fast_paths
+@settings(MANY, max_examples=examples(100))
+@given(tree=TREES, other=TREES)
+def test_snapshots_by_programs_are_independent(tree, other):
+    """Equal bits in new memory, and leaves that overlap still do."""
+    for each in (tree, other, tree):
+        rule = leaf_rule("tensors", unknown="error")
+        own = api._in_its_framework(registry.revision)
+        expected = TreeConversion(each, own, rule, None, coalesce=True).convert()
+        found = ferry.snapshot(each)
+        assert types_of(found) == types_of(expected)
+        ours, theirs = leaves_of(found), leaves_of(expected)
+        assert list(map(facts, ours, leaves_of(each))) == list(map(facts, theirs, leaves_of(each)))
+        assert relations(ours) == relations(theirs)
+
+
+# -- faults that must be noticed -------------------------------------------------------------------
+
+
+def reversed_leaves(monkeypatch):
+    real = program.Program.take
+
+    def take(self, tree, rule):
+        taken = real(self, tree, rule)
+        return taken and (taken[0][::-1], taken[1])
+
+    monkeypatch.setattr(program.Program, "take", take)
+
+
+def no_check_of_types(monkeypatch):
+    real = program.Program.take
+
+    def take(self, tree, rule):
+        leaves, kept = [], []
+        if self.root is None or not self.root.take(tree, leaves, kept, []):
+            return real(self, tree, rule)
+        return (leaves, kept) if len(leaves) == len(self.kinds) else None
+
+    monkeypatch.setattr(program.Program, "take", take)
+
+
+def ties_are_missed(monkeypatch):
+    real = program.Programs._of_different
+    monkeypatch.setattr(
+        program.Programs,
+        "_results",
+        lambda self, made, chosen: real(self, made.parts, chosen),
+    )
+
+
+def overlaps_are_missed(monkeypatch):
+    from tensorferry.execution import groups
+
+    monkeypatch.setattr(groups, "may_share_a_byte", lambda *_, **__: False)
+
+
+def buffers_are_shared(monkeypatch):
+    real = program._in_parts
+    monkeypatch.setattr(
+        program,
+        "_in_parts",
+        lambda recipe, steps, leaves: [real(recipe, steps, leaves)[0]] * len(leaves),
+    )
+
+
+@pytest.mark.quick
+@pytest.mark.fast_paths
+@pytest.mark.parametrize(
+    "plant",
+    [
+        reversed_leaves,
+        no_check_of_types,
+        ties_are_missed,
+        overlaps_are_missed,
+        buffers_are_shared,
+    ],
+)
+def test_planted_faults_are_noticed(monkeypatch, plant):
+    """The comparison above is one that can fail."""
+    x, y = np.zeros(4, "float32"), np.ones(4, "float32")
+    history = [
+        ([x, y], {"copy": True}),
+        ([x, 3], {"copy": True}),
+        ([x, x], {"copy": True}),
+        ([BASE[:8], BASE[4:12]], {"copy": True}),
+    ]
+    for tree, keywords in history:
+        assert_alike(tree, "numpy", keywords)
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, AttributeError)):  # noqa: PT012 - which of them notices is not the point
+        for tree, keywords in history:
+            assert_alike(tree, "numpy", keywords)
+
+
+# -- guards ----------------------------------------------------------------------------------------
+
+
+def test_a_tensor_put_into_an_attribute_is_found_in_the_next_call():
+    """The metadata of a state dict is looked at each time."""
+    state = torch.nn.Linear(2, 2).state_dict()
+    assert hasattr(state, "_metadata")
+    for _ in range(2):
+        ferry.convert_tree(state, "numpy")
+    state._metadata[""]["version"] = torch.ones(1)
+    with pytest.raises(ferry.UnsupportedTypeError, match="_metadata"):
+        ferry.convert_tree(state, "numpy")
+    state._metadata[""]["version"] = {"deeper": torch.ones(1)}
+    with pytest.raises(ferry.UnsupportedTypeError, match="_metadata"):
+        ferry.convert_tree(state, "numpy")
+    state._metadata[""]["version"] = 1
+    made = ferry.convert_tree(state, "numpy")
+    assert type(made) is collections.OrderedDict
+    assert made._metadata == state._metadata
+
+
+def test_keys_that_are_equal_stay_what_they_are():
+    """1, True and 1.0 are equal, and so are their hashes."""
+    for key in (1, True, 1.0, 1, 1.0):
+        for value in (np.ones(1), torch.ones(1)):
+            (found,) = ferry.convert_tree({key: value}, "torch")
+            assert type(found) is type(key)
+
+
+class Strange:
+    """A key whose comparison is counted, and raises."""
+
+    compared = 0
+
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        type(self).compared += 1
+        raise RuntimeError("this comparison is broken")
+
+
+def test_keys_are_not_compared():
+    """Neither with those of the last tree, nor with those of `out`: a comparison may take long, or raise."""
+    Strange.compared = 0
+    for _ in range(3):
+        key = Strange()
+        tree = {key: np.ones(2), "b": np.zeros(2)}
+        made = ferry.convert_tree(tree, "torch")
+        assert next(iter(made)) is key
+        ferry.snapshot({"inner": tree})
+    assert Strange.compared == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda tree: tree.update(a=1),
+        lambda tree: tree.update(a=[np.ones(1)]),
+        lambda tree: tree.update(a=torch.ones(2, requires_grad=True) * 2),
+        lambda tree: tree.update(a=np.array(["text"])),
+        lambda tree: tree.update(a=np.ones(2, ">f4")),
+        lambda tree: tree.update(a=np.ma.masked_array([1.0, 2.0], [True, False])),
+        lambda tree: tree.update(a=np.zeros(2, [("x", "f4"), ("y", "i4")])),
+        lambda tree: tree.update(a=torch.ones(2, dtype=torch.complex64).conj()),
+        lambda tree: tree.update(a=tree["b"]),
+        lambda tree: tree.pop("a"),
+        lambda tree: tree.update(c=np.ones(3)),
+        lambda tree: tree["d"].append(np.ones(1)),
+        lambda tree: tree.update(d=(np.ones(1), 5)),
+        lambda tree: tree.update(d=tree),
+    ],
+)
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+def test_what_has_changed_since_the_last_call_is_seen(changes, to):
+    """Whatever a program takes for granted may be otherwise in the next tree."""
+    for keywords in ({}, {"copy": True}):
+        tree = {"a": np.ones(2), "b": np.zeros(2), "d": [np.ones(1), 5]}
+        for _ in range(2):
+            ferry.convert_tree(tree, to, **keywords)
+        changes(tree)
+        expected, refused = outcome(leaf_by_leaf, tree, to, keywords)
+        found, error = outcome(lambda: ferry.convert_tree(tree, to, **keywords))  # noqa: B023
+        assert error == refused
+        if error is None:
+            assert types_of(found) == types_of(expected)
+            before, ours, theirs = map(leaves_of, (tree, found, expected))
+            if len(before) < len(ours):  # a structured array becomes a dict
+                before = [None] * len(ours)
+            assert list(map(facts, ours, before)) == list(map(facts, theirs, before))
+
+
+def test_text_that_became_numbers_is_converted():
+    """An array of text stays; the next one in its place need not be text."""
+    for values in (["a"], ["a"], [1.0], ["b"], [2]):
+        (found,) = ferry.convert_tree([np.array(values)], "torch")
+        assert isinstance(found, torch.Tensor) == (not isinstance(values[0], str))
+
+
+def test_values_go_into_out_by_programs_too(monkeypatch):
+    """A tree of the same structure; keys in another order, and other shapes, are seen."""
+    tree = {"a": np.ones(2, "float32"), "b": [np.full(3, 2.0)]}
+    for _ in range(3):
+        out = {"a": torch.zeros(2), "b": [torch.zeros(3, dtype=torch.float64)]}
+        made = ferry.convert_tree(tree, "torch", out=out)
+        assert made["a"] is out["a"]
+        assert made["b"][0] is out["b"][0]
+        assert (out["a"].tolist(), out["b"][0].tolist()) == ([1, 1], [2, 2, 2])
+    turned = {"b": [torch.zeros(3, dtype=torch.float64)], "a": torch.zeros(2)}
+    made = ferry.convert_tree(tree, "torch", out=turned)
+    assert (turned["a"].tolist(), turned["b"][0].tolist()) == ([1, 1], [2, 2, 2])
+    small = {"a": torch.zeros(2), "b": [torch.zeros(1, dtype=torch.float64)]}
+    with pytest.raises(ferry.ShapeError, match=r'\$\["b"\]\[0\]'):
+        ferry.convert_tree(tree, "torch", out=small)
+    assert small["a"].tolist() == [0, 0]
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+def programs_for(**keywords):
+    names = ("dtype", "device", "copy", "casting", "grad", "leaves", "unknown", "coalesce")
+    usual = {"grad": "detach", "leaves": "tensors", "unknown": "error", "coalesce": True}
+    return api._programs("numpy", None, *({**usual, **keywords}.get(name) for name in names))
+
+
+@pytest.mark.quick
+@pytest.mark.fast_paths
+def test_a_second_tree_is_not_looked_at_anew(monkeypatch):
+    """Nor are eight structures in turn, nor trees with keys that were never seen."""
+    api._forget()
+    made = []
+    real = program.Programs._make
+    monkeypatch.setattr(
+        program.Programs, "_make", lambda self, tree: made.append(tree) or real(self, tree)
+    )
+    monkeypatch.setattr(TreeConversion, "convert", None)  # nothing comes here
+    eight = [{"a": [np.ones(1)] * 0 + [np.ones(1) for _ in range(n + 1)]} for n in range(8)]
+    for _ in range(4):
+        for tree in eight:
+            ferry.convert_tree(tree, "torch")
+    assert len(made) == 8
+    made.clear()
+    for number in range(20):
+        ferry.convert_tree({f"layer{number}": np.ones(2), number: np.ones(3)}, "torch")
+    assert len(made) == 1
+
+
+def test_the_programs_that_are_kept_are_bounded():
+    """By how many structures there are, and by their leaves."""
+    api._forget()
+    for number in range(300):
+        ferry.convert_tree([np.ones(1) for _ in range(number % 100)], "numpy", copy=True)
+        ferry.convert_tree({"x": [0] * (number + 1), "y": np.ones(1)}, "numpy", copy=True)
+    kept = programs_for(copy=True)
+    assert len(kept._kept) <= program._MOST
+    assert all(len(each) <= program._ALTERNATIVES for each in kept._kept.values())
+    for _ in range(3):
+        ferry.convert_tree([1] * program._MOST_LEAVES + [np.ones(1)], "numpy", copy=True)
+        ferry.convert_tree((*[1] * program._MOST_LEAVES, np.ones(1)), "numpy", copy=True)
+    assert sum(len(each.kinds) for many in kept._kept.values() for each in many) < (
+        2 * program._MOST_LEAVES
+    )
+
+
+@pytest.mark.fast_paths
+def test_nothing_of_a_tree_is_kept():
+    """A program knows types, and what is made of them; no tensor, and no container."""
+    tree = Pair(np.ones(3), collections.UserDict(a=torch.ones(2)))
+    watched = [weakref.ref(tree.left), weakref.ref(tree.right), weakref.ref(tree.right["a"])]
+    for keywords in ({}, {"copy": True}, {"dtype": {"left": "float16"}}):
+        ferry.convert_tree(tree, "numpy", **keywords)
+    ferry.snapshot(tree)
+    del tree
+    gc.collect()
+    assert [each() for each in watched] == [None, None, None]
+
+
+@pytest.mark.fast_paths
+def test_programs_are_shared_by_threads():
+    """Many threads convert trees of many structures at the same time, each to its own values."""
+    failed = []
+
+    def work(seed):
+        generator = np.random.default_rng(seed)
+        for _ in range(150):
+            count = int(generator.integers(1, 12))
+            values = [generator.random(2) for _ in range(count)]
+            tree = {"a": values[:-1], "b": (values[-1], seed)}
+            for keywords in ({}, {"copy": True}, {"dtype": "float32"}):
+                made = ferry.convert_tree(tree, "torch", **keywords)
+                expected = [value.astype("float32").tolist() for value in values]
+                found = [x.float().tolist() for x in (*made["a"], made["b"][0])]
+                if found != expected or made["b"][1] != seed:
+                    failed.append((seed, found, expected))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_programs_are_forgotten_with_recipes():
+    """They have recipes of backends and devices of their time."""
+    from tensorferry.execution import recipes
+
+    ferry.convert_tree([np.ones(1)], "numpy")
+    before = programs_for()
+    recipes.forget()
+    assert programs_for() is not before
+
+
+@pytest.mark.quick
+def test_results_of_programs_are_verified(monkeypatch):
+    """In verifying mode each leaf's result is compared with its plan."""
+    ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")
+    real = program._in_parts
+    monkeypatch.setattr(
+        program, "_in_parts", lambda *given: [x.astype("int8") for x in real(*given)]
+    )
+    with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
+        ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")
