@@ -58,7 +58,7 @@ class refused:
         return True"""
 
 MEASURED = """\
-from tensorferry.cli.verdicts import pairs
+from tensorferry.cli.doctor import pairs
 
 for pair in pairs(frozenset(["jax", "numpy", "python", "tensorflow", "torch"])):
     assert pair.held

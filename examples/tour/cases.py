@@ -320,7 +320,7 @@ _MARKS = {"shares": "", "shares (read-only)": " (ro)"}
 
 @case(27, "which conversions share and which copy: measured, not memorised")
 def _table(s: Stage) -> None:
-    from tensorferry.cli.verdicts import pairs
+    from tensorferry.cli.doctor import pairs
 
     measured = pairs(s.frameworks)
     s.note("from, and what shares memory with it (ro: read-only); all others copy")

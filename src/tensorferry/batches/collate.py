@@ -24,9 +24,8 @@ from ..sequences.diagnostics import DEEPEST
 from ..sequences.reader import NewArray
 from ..trees.containers import PLAIN, openers_of
 from ..trees.failures import raise_all, refuse_unknown_name
-from ..trees.rows import is_row
 from ..trees.structure import Structure, equal, placed
-from ..trees.walk import Walk, take_apart
+from ..trees.walk import Walk, is_row, take_apart
 from .padding import NOT_PADDED, Padding
 from .stacking import ColumnPlan, Columns, NotRowsError
 

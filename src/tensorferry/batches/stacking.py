@@ -27,7 +27,7 @@ from ..sequences.columns import Wanted, read_lists, read_numbers
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
 from ..trees.containers import PLAIN
-from ..trees.rows import is_row
+from ..trees.walk import is_row
 from .padding import APART, PaddedRows, common_dtype, filling, without_nothing
 
 if TYPE_CHECKING:
