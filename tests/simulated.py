@@ -464,9 +464,9 @@ class SimulatedBackend(Backend):
         ends = np.cumsum(
             [-(-self._cells(x).nbytes // ALIGNMENT) * ALIGNMENT for x in tensors]
         ).tolist()
-        parcel = self._new((ends[-1],), "uint8", device)
-        parcel = self.pin(parcel) if lock else parcel
-        cells, sources = self._cells(parcel), [self._cells(x) for x in tensors]
+        packed = self._new((ends[-1],), "uint8", device)
+        packed = self.pin(packed) if lock else packed
+        cells, sources = self._cells(packed), [self._cells(x) for x in tensors]
         layout = [(start, x.shape, x.dtype) for start, x in zip([0, *ends], tensors, strict=False)]
 
         def write():
@@ -477,15 +477,15 @@ class SimulatedBackend(Backend):
             write()
         else:
             self._queue_copy(device, 0, write)
-        return parcel, layout
+        return packed, layout
 
-    def unpack(self, parcel, layout):
+    def unpack(self, packed, layout):
         """Views of the packed memory, which lives as long as one of them."""
         parts = []
         for start, shape, dtype in layout:
             kind = numpy_dtype(dtype)
-            cells = np.ndarray(shape, kind, self._cells(parcel), start)
-            parts.append(Tensor(Part(cells, parcel), shape, dtype, parcel.device))
+            cells = np.ndarray(shape, kind, self._cells(packed), start)
+            parts.append(Tensor(Part(cells, packed), shape, dtype, packed.device))
         return parts
 
     def wait(self, x):

@@ -21,7 +21,7 @@ from .errors import (
 )
 from .execution.calls import by_name
 from .execution.recipes import conversion_of
-from .execution.run import foresee, prepare_described
+from .execution.run import prepare_described, prepare_unread
 from .execution.target import name_like_device
 from .hints import Hint
 from .host import memory
@@ -146,7 +146,7 @@ def explain(
         )
         if isinstance(x, TensorInfo):
             return prepare_described(x, conversion, out).plan
-        plan = foresee(x, conversion, out).plan
+        plan = prepare_unread(x, conversion, out).plan
         if x is given or not isinstance(x, list):
             return plan
         from .execution.list_keywords import plan_from

@@ -13,7 +13,7 @@ from tests.support import TARGETS, address
 import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.execution.run import verifying
-from tensorferry.trees.structure import placed
+from tensorferry.trees.structure import at_path
 
 
 def mixed():
@@ -360,7 +360,7 @@ def test_several_errors_have_the_hints_that_their_text_ends_in():
             {"a": np.ma.array([1.0], mask=[True]), "b": np.ones(1).view(np.matrix)}, "numpy"
         )
     assert all(each.hint in caught.value.hint for each in caught.value.exceptions)
-    assert placed(other, "x").exceptions == other.exceptions
+    assert at_path(other, "x").exceptions == other.exceptions
 
 
 def test_errors_survive_pickling():

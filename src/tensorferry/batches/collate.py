@@ -24,7 +24,7 @@ from ..sequences.diagnostics import DEEPEST
 from ..sequences.reader import NewArray
 from ..trees.containers import PLAIN, openers_of
 from ..trees.failures import raise_all, refuse_unknown_name
-from ..trees.structure import Structure, equal, placed
+from ..trees.structure import Structure, at_path, equal
 from ..trees.walk import Walk, is_row, take_apart
 from .padding import NOT_PADDED, Padding
 from .stacking import ColumnPlan, Columns, NotRowsError
@@ -71,7 +71,7 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
             path = structure.path_of(node)
             why, hint = node.no_batch
             placed_hint = Hint.of(hint).at(f"sample{path[1:]}")
-            raise placed(UnsupportedTypeError(why, placed_hint), path)
+            raise at_path(UnsupportedTypeError(why, placed_hint), path)
     columns = [[leaf] for leaf in first]
     for number, sample in enumerate(samples[1:], 1):
         found, other = take_apart(sample, chosen, rows=rows)
@@ -278,7 +278,7 @@ class Collation:
             self._padding = NOT_PADDED
         else:
             self._padding = Padding(**asked)
-        self._prepare = run.foresee if looks else run.prepare
+        self._prepare = run.prepare_unread if looks else run.prepare
         plain = plain_columns(samples, rule)
         if plain is None or (
             of_columns is not None and any(map(may_have_columns, plain[0], plain[2]))
@@ -552,7 +552,7 @@ class Collation:
         for index, keyword, mark in marks:
             place = places[index]
             if place is None:
-                raise placed(
+                raise at_path(
                     UnsupportedTypeError(
                         "The mapping that was made of this one takes no more keys.",
                         "a dict in its place",

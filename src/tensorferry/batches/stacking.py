@@ -204,7 +204,7 @@ class Columns(NamedTuple):
         targets: The targets of the leaves.
         rule: The rule for which leaves are stacked.
         padding: How leaves are padded.
-        prepare: `run.prepare`; or `run.foresee`, if only a plan is made.
+        prepare: `run.prepare`; or `run.prepare_unread`, if only a plan is made.
         path: Gives the path of a leaf.
         name: Gives the dotted name of a leaf.
         masks: The ids of the leaves that are masks of nulls.

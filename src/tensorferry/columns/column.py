@@ -467,7 +467,7 @@ class Column:
         self.put(result)
         return self._ordered(result)
 
-    def whatever(self) -> Array:
+    def values_with_any_nulls(self) -> Array:
         """Its values, with any values in place of nulls."""
         result = np.empty((self.rows, *self.inner), numpy_dtype(self.dtype))
         self.put(result)

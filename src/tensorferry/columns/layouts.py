@@ -312,7 +312,7 @@ def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
         return Refused("has tensors without shapes", STORAGE)
     if shape.nulls[0]:
         return Refused(f"has a null in the shape of a tensor, at row {shape.nulls[1]}", STORAGE)
-    sizes = shape.whatever()
+    sizes = shape.values_with_any_nulls()
     if isinstance(data, Column):
         counts = np.full(data.rows, prod(data.inner))
     else:
@@ -662,7 +662,9 @@ def _looked_up(
             )
         else:
             pieces.append(
-                piece_looked_up(each, one.whatever(), one.missing(), gone, encoded, first, inner)
+                piece_looked_up(
+                    each, one.values_with_any_nulls(), one.missing(), gone, encoded, first, inner
+                )
             )
     return Column(
         found.dtype,

@@ -25,9 +25,9 @@ __all__ = [
     "Declared",
     "Details",
     "VerbCall",
-    "as_now",
     "caller_of",
     "code_of",
+    "with_capabilities_frozen",
 ]
 
 VALUE = "\0"
@@ -268,7 +268,7 @@ class Declared:
 
 
 class _AsNow:
-    """See `as_now`."""
+    """See `with_capabilities_frozen`."""
 
     __slots__ = (
         *("capabilities", "device_facts", "imports", "misfit", "module"),
@@ -289,13 +289,13 @@ class _AsNow:
         self.snippet = declared.snippet
 
 
-def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:
+def with_capabilities_frozen(declarations: Sequence[Declaration]) -> list[Declaration]:
     """The declarations with their capabilities now, one for each; equal ones stay the same object.
 
     Some backends ask their framework for its settings at each look, and a plan looks thirty times.
 
     >>> from tensorferry.backends.torch.declared import DECLARED
-    >>> source, target = as_now([DECLARED, DECLARED])
+    >>> source, target = with_capabilities_frozen([DECLARED, DECLARED])
     >>> source is target, source.capabilities is DECLARED.capabilities
     (True, True)
     """

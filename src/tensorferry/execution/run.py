@@ -37,10 +37,10 @@ __all__ = [
     "complete",
     "convert",
     "execute",
-    "foresee",
     "is_verifying",
     "prepare",
     "prepare_described",
+    "prepare_unread",
     "recipe_of",
     "verify",
     "verifying",
@@ -241,7 +241,7 @@ def prepare(
     return _prepared(opened, signature, conversion, request.out, known)
 
 
-def foresee(
+def prepare_unread(
     x: Any,
     conversion: Conversion,
     out: Any = None,

@@ -33,7 +33,7 @@ from ..errors import (
     frames_of_ours,
 )
 from ..execution.recipes import conversion_of
-from ..execution.run import convert, foresee, prepare_described
+from ..execution.run import convert, prepare_described, prepare_unread
 from ..hints import Hint
 from ..host.free_memory import free_memory
 from ..host.numpy_dtypes import numpy_dtype
@@ -75,7 +75,7 @@ def target_of(to: object, copy: bool | None, device: object) -> str:
         # Any tensor tells whether there is such a device, which is better known before the first
         # one is read. A layout over several devices must fit the shape of each tensor, and has
         # devices that exist.
-        foresee(np.zeros(1, "float32"), conversion_of(target, request._replace(copy=None)))
+        prepare_unread(np.zeros(1, "float32"), conversion_of(target, request._replace(copy=None)))
     return name
 
 
@@ -283,7 +283,7 @@ class Source:
             self._writes and is_plain and array.flags.aligned
         ) or conversion.request.placement is not None:
             return convert(array, conversion)
-        plan = foresee(array, conversion).plan
+        plan = prepare_unread(array, conversion).plan
         if (
             plan.shares_memory
             or copy is False
@@ -434,7 +434,7 @@ def _reasons(left: Mapping[str, str]) -> str:
 
 def _can_adopt(own: Array, conversion: Conversion) -> bool:
     try:
-        return foresee(own, conversion).plan.shares_memory
+        return prepare_unread(own, conversion).plan.shares_memory
     except CopyRequiredError:
         return False
 

@@ -16,7 +16,7 @@ from ..backends.nodes import dotted, item
 from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution.recipes import conversion_as
-from ..execution.run import convert, foresee
+from ..execution.run import convert, prepare_unread
 from ..trees.containers import openers_of
 from ..trees.failures import hint_for_leaf
 from ..trees.leaves import LeafRule
@@ -52,7 +52,7 @@ class Held(Stored):
         self.shape = info.shape
         if info.abstract is not None:
             # Refused now, when it is known where it is, and not while the file is written.
-            foresee(tensor, conversion_as(EXCHANGE))
+            prepare_unread(tensor, conversion_as(EXCHANGE))
         # Only a tensor's own memory still exists. The address of a temporary copy may be used
         # again.
         owns = handle is tensor and info.device == "cpu" and info.abstract is None

@@ -11,7 +11,7 @@ from ..core.info import TensorInfo
 from ..core.sizes import size_text
 from ..errors import ConversionError, CopyRequiredError, UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
-from ..execution.run import foresee, prepare_described
+from ..execution.run import prepare_described, prepare_unread
 from .wrap import WRAPPED, Own
 
 if TYPE_CHECKING:
@@ -148,9 +148,9 @@ def _plan_in(flat: Flat, tensor: Any) -> Plan | None:
     if registry.backend_of(tensor).preview(tensor)[1].abstract == "traced":
         return None
     try:
-        return foresee(tensor, flat.lent_to).plan
+        return prepare_unread(tensor, flat.lent_to).plan
     except CopyRequiredError:
-        return foresee(tensor, flat.into).plan
+        return prepare_unread(tensor, flat.into).plan
 
 
 def _plans_out(call: Call) -> tuple[tuple[tuple[str, Plan], ...] | None, tuple[str, ...]]:

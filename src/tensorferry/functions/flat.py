@@ -29,12 +29,12 @@ from ..errors import (
     frames_of_ours,
 )
 from ..execution.recipes import conversion_as
-from ..execution.run import convert, foresee
+from ..execution.run import convert, prepare_unread
 from ..hints import Hint
 from ..host.numpy_dtypes import numpy_dtype
 from ..trees.containers import is_used_up, may_hold
 from ..trees.leaves import leaf_rule
-from ..trees.structure import placed
+from ..trees.structure import at_path
 from ..trees.walk import take_apart
 
 if TYPE_CHECKING:
@@ -415,10 +415,10 @@ class Flat:
             LossyCastError: It has none that holds the number.
         """
         try:
-            return foresee(number, conversion_as(self.outer)).plan.result.dtype
+            return prepare_unread(number, conversion_as(self.outer)).plan.result.dtype
         except LossyCastError as error:
             error.advise(self.hint_of(number))
-            raise placed(error, f"a number in the result of {self.source.name}") from None
+            raise at_path(error, f"a number in the result of {self.source.name}") from None
 
     def hint_of(self, number: Any) -> str:
         """What to return for a Python number the calling framework does not hold by default."""
@@ -477,7 +477,7 @@ class Flat:
                 )
             refused = refusal_of(type(leaf))
             if refused is not None:
-                raise placed(refused, f"what {self.source.name} gives")
+                raise at_path(refused, f"what {self.source.name} gives")
             if may_hold(type(leaf)) or _is_later(type(leaf)):
                 self._refuse_holder(leaf)
             else:

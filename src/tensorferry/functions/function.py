@@ -15,7 +15,7 @@ from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeEr
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..host.numpy_dtypes import of_numpy
-from ..trees.structure import placed
+from ..trees.structure import at_path
 from .flat import converter, converter_to, first_of, is_number, note, put_aside, sharing_first
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ class Function:
                     error.advise(flat.fit)
                 else:
                     error.advise(None)
-            raise placed(error, f"{flat.path(index)} of {flat.source.name}") from None
+            raise at_path(error, f"{flat.path(index)} of {flat.source.name}") from None
 
     def _called(self, inside: Sequence[Any]) -> Sequence[Any]:
         try:
@@ -339,7 +339,7 @@ class Function:
                 place = flat.tree.path(len(left))
             else:
                 place = "a derivative"
-            raise placed(error, f"{place} of {flat.source.name}") from None
+            raise at_path(error, f"{place} of {flat.source.name}") from None
         return left
 
     def checked(self, results: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[Any]:

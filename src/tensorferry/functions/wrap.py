@@ -23,7 +23,7 @@ from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..hints import Hint
 from ..trees.leaves import leaf_rule
-from ..trees.structure import placed
+from ..trees.structure import at_path
 from ..trees.walk import take_apart
 from .flat import (
     TENSOR,
@@ -292,7 +292,7 @@ class Wrapped:
                         error.advise(Hint(hints.code("x.detach()"), " first"))
                     if isinstance(error, LossyCastError):
                         error.advise(fit(self.inner))
-                    raise placed(
+                    raise at_path(
                         error, f"{path_of(structure, index)} of {self.source.name}"
                     ) from None
             tensors.append(leaf)
@@ -327,7 +327,7 @@ class Wrapped:
             refused = refusal_of(type(leaf))
             top = type(leaf).__module__.partition(".")[0]
             if refused is not None and top not in registry.known()[self.inner].owns:
-                raise placed(refused, f"{path_of(structure, index)} of {self.source.name}")
+                raise at_path(refused, f"{path_of(structure, index)} of {self.source.name}")
 
     def _outer_of(self, names: set[str]) -> str:
         others = sorted(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import hints
-from ..core.declaration import as_now
+from ..core.declaration import with_capabilities_frozen
 from ..core.devices import HOST, kind_of, same_place
 from ..core.kinds import PLAIN, kind_named
 from ..core.request import LEAVE
@@ -50,7 +50,7 @@ def make_plan(
     Raises:
         ConversionError: There is no such plan; the subclass and the message say why.
     """
-    source, target, exchange = as_now((source, target, exchange))
+    source, target, exchange = with_capabilities_frozen((source, target, exchange))
     info = completed(info, source)
     request = request.asked_by(info)
     preconditions.refuse_abstract(info, request, source, target)

@@ -43,13 +43,13 @@ __all__ = [
     "PLAIN",
     "is_tuple_with_a_constructor",
     "is_used_up",
-    "like",
     "may_hold",
     "open_attributes",
     "open_structured",
     "opener_of",
     "openers_of",
-    "rest",
+    "other_attributes",
+    "shallow_copy",
     "tensor_inside",
 ]
 
@@ -83,7 +83,7 @@ def _open_dict(x: dict[Any, Any]) -> Node:
         put = dict.__setitem__
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = like(x)
+        result = shallow_copy(x)
         # Not `result[key] = value`, because a subclass may refuse or convert values.
         for _ in map(put, repeat(result), keys, values):
             pass
@@ -99,7 +99,7 @@ def _not_mirrored(x: dict[Any, Any]) -> dict[str, Any]:
     """The attributes of a dict that are not also its items."""
     return {
         entry: value
-        for entry, value in rest(x).items()
+        for entry, value in other_attributes(x).items()
         if not (dict.__contains__(x, entry[1:]) and dict.__getitem__(x, entry[1:]) is value)
     }
 
@@ -129,11 +129,13 @@ def _open_data(x: Any, inside: Node) -> Node:
     """Open an object that keeps its values in a container, its attribute ``data``."""
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = like(x)
+        result = shallow_copy(x)
         result.data = inside.rebuild(values)
         return result
 
-    return inside._replace(rebuild=rebuild, static=dict(inside.static) | rest(x, ("data",)))
+    return inside._replace(
+        rebuild=rebuild, static=dict(inside.static) | other_attributes(x, ("data",))
+    )
 
 
 def _open_mapping(x: Mapping[Any, Any]) -> Node:
@@ -160,20 +162,20 @@ def _open_mapping(x: Mapping[Any, Any]) -> Node:
 
 def _open_list(x: list[Any]) -> Node:
     def rebuild(values: Sequence[Any]) -> Any:
-        result = like(x)
+        result = shallow_copy(x)
         list.__setitem__(result, slice(None), values)
         return result
 
-    return Node(_indices(x), list(list.__iter__(x)), rebuild, rest(x))
+    return Node(_indices(x), list(list.__iter__(x)), rebuild, other_attributes(x))
 
 
 def _open_deque(x: deque[Any]) -> Node:
     def rebuild(values: Sequence[Any]) -> Any:
-        result = like(x)
+        result = shallow_copy(x)
         deque.__init__(result, values, x.maxlen)
         return result
 
-    return Node(_indices(x), list(deque.__iter__(x)), rebuild, rest(x))
+    return Node(_indices(x), list(deque.__iter__(x)), rebuild, other_attributes(x))
 
 
 def _open_tuple(x: tuple[Any, ...]) -> Node:
@@ -192,7 +194,10 @@ def _open_tuple(x: tuple[Any, ...]) -> Node:
         return result
 
     return Node(
-        [attribute(name) for name in names] if names else _indices(x), held, rebuild, rest(x)
+        [attribute(name) for name in names] if names else _indices(x),
+        held,
+        rebuild,
+        other_attributes(x),
     )
 
 
@@ -231,17 +236,19 @@ def open_attributes(x: Any, names: Sequence[str]) -> Node:
     present = [name for name in names if hasattr(x, name)]
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = like(x)
+        result = shallow_copy(x)
         for name, value in zip(present, values, strict=True):
             # Not `setattr`, which a frozen class refuses, and which would run converters again.
             object.__setattr__(result, name, value)
         return result
 
     values = [getattr(x, name) for name in present]
-    return Node([attribute(name) for name in present], values, rebuild, rest(x, present))
+    return Node(
+        [attribute(name) for name in present], values, rebuild, other_attributes(x, present)
+    )
 
 
-def rest(x: Any, names: Sequence[str] = ()) -> dict[str, Any]:
+def other_attributes(x: Any, names: Sequence[str] = ()) -> dict[str, Any]:
     """An object's ``__dict__`` entries that are neither its values nor cached results, by path."""
     attributes = getattr(x, "__dict__", None)
     if not attributes or attributes is x or attributes.keys() <= set(names):
@@ -254,7 +261,7 @@ def rest(x: Any, names: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def like(x: Any) -> Any:
+def shallow_copy(x: Any) -> Any:
     """An object of the same class and attributes, if possible without the class's copy method.
 
     Raises:

@@ -293,7 +293,7 @@ class TreeConversion:
         """
         from .plans import TreePlan  # here, because a tree that is converted needs no plans
 
-        self._prepares = run.foresee
+        self._prepares = run.prepare_unread
         prepared = self.prepare()
         bound = self.bind(prepared)
         return TreePlan(

@@ -14,7 +14,7 @@ from ..core.leaf_dtypes import (
 )
 from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
 from ..hints import Hint
-from .structure import placed
+from .structure import at_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -143,7 +143,7 @@ def _placed(
     error: ConversionError, path: str, name: str, rule: DtypeRule | None, tree: str
 ) -> ConversionError:
     """The error of a leaf, whose message ends in its path, and whose hint names this leaf."""
-    found = placed(error, path)
+    found = at_path(error, path)
     found.advise(hint_for_leaf(found.advice, path, name, rule, tree))
     return found
 

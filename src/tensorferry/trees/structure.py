@@ -19,7 +19,7 @@ from .containers import openers_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["ITSELF", "NAMESPACE", "InnerContainer", "Structure", "equal", "placed"]
+__all__ = ["ITSELF", "NAMESPACE", "InnerContainer", "Structure", "at_path", "equal"]
 
 NAMESPACE = "tensorferry"
 # Permanently, but only in this namespace, so that leaves come in the order in which they were
@@ -241,7 +241,7 @@ class Structure:
         except _NotMadeError as failed:
             error, path = failed.why, self.path_of(failed.inner.node)
             if isinstance(error, ConversionError):
-                raise placed(error, path) from error
+                raise at_path(error, path) from error
             _note(
                 error,
                 f"raised when the {failed.inner.kind.__name__} at {path} "
@@ -314,7 +314,7 @@ _WITHIN = re.compile(r" - at x((?:\[\d+\])+)$")
 """The place of an element of a list, at the end of the message about it."""
 
 
-def placed(error: ConversionError, path: str) -> ConversionError:
+def at_path(error: ConversionError, path: str) -> ConversionError:
     """The error, with the path of the leaf."""
     if isinstance(error, TreeError):
         told: Any = error.exceptions

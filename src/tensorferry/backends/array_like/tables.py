@@ -73,7 +73,7 @@ class ArrowColumn:
         gone = found.missing().tolist()
         return [
             None if is_gone else each
-            for each, is_gone in zip(found.whatever().tolist(), gone, strict=True)
+            for each, is_gone in zip(found.values_with_any_nulls().tolist(), gone, strict=True)
         ]
 
     def __len__(self) -> int:

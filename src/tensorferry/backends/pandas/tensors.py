@@ -268,7 +268,7 @@ def _lists(objects: Array, missing: Array, na: Any) -> Found:
         return found
     if (lengths != lengths[0]).any():
         return Ragged(found, lengths)
-    array = found.whatever() if len(gone) else np.empty(0)
+    array = found.values_with_any_nulls() if len(gone) else np.empty(0)
     return _column(array.reshape(len(objects), int(lengths[0])), gone)
 
 
@@ -548,7 +548,9 @@ class PandasBackend(ColumnBackend):
         else:
             found = self.found(dtype.categories, asked)
         if isinstance(found, Column) and not found.inner:  # tuples are categories, and no rows
-            decoded = DictionaryEncoded(codes, found.whatever(), gone if marked else None)
+            decoded = DictionaryEncoded(
+                codes, found.values_with_any_nulls(), gone if marked else None
+            )
             if len(codes):
                 pieces = [Piece(len(codes), decoded, marked)]
             else:

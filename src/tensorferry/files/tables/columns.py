@@ -233,7 +233,7 @@ def validate_column(column: TableColumn) -> None:
         elements = found.elements if isinstance(found, Ragged) else found
         if isinstance(elements, Column):
             with suppress(LossyCastError):  # a number that int64 does not hold
-                elements.whatever()
+                elements.values_with_any_nulls()
 
 
 def _parts(column: TableColumn) -> Generator[Sequence[Chunk], None, None]:

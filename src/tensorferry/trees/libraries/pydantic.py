@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...backends.nodes import Node, attribute
-from ..containers import like
+from ..containers import shallow_copy
 from . import is_a
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _open(x: Any) -> Node:
     names = [*fields, *(name for found in more.values() for name in found)]
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = like(x)
+        result = shallow_copy(x)
         given = next(where for where in _SETS if hasattr(x, where))
         object.__setattr__(result, given, copy(getattr(x, given)))
         left = iter(values)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...backends import registry
 from ...backends.nodes import Node, attribute
-from ..containers import like, may_hold
+from ..containers import may_hold, shallow_copy
 from ..containers import opener_of as plain_opener_of
 from . import is_a
 
@@ -38,7 +38,7 @@ def _open_cache(x: Any) -> Node:
     static = {attribute(name): value for name, value in vars(x).items() if name not in held}
 
     def rebuild(values: Sequence[Any]) -> Any:
-        result = like(x)
+        result = shallow_copy(x)
         for name, value in vars(x).items():
             if isinstance(value, (dict, list, set)):
                 vars(result)[name] = value.copy()
