@@ -18,8 +18,8 @@ from ..errors import UnsupportedTypeError, validate_flags
 from ..execution import run
 from ..execution.target import labels_like, name_like_device
 from ..planning import rules
-from ..trees.api import is_ordinary_tensor, targets_of, untraced
-from ..trees.conversion import TreeConversion, convert
+from ..trees.api import converted, is_ordinary_tensor, targets_of, untraced
+from ..trees.conversion import TreeConversion
 from ..trees.leaves import LeafRule, leaf_rule
 from ..trees.tables import with_column_keywords
 from ..trees.walk import take_apart
@@ -267,7 +267,7 @@ class Target:
             if targets.common is not None and not targets.decides_by_leaf:
                 return run.convert(x, targets.common)
         rule = leaf_rule(self.leaves, unknown=self.unknown)
-        return convert(x, targets, rule, None, coalesce=self.coalesce)
+        return converted(x, targets, rule, None, coalesce=self.coalesce)
 
 
 class Pending:

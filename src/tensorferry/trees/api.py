@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "call_for",
     "convert_tree",
+    "converted",
     "describe_tree",
     "explain_tree",
     "is_ordinary_tensor",
@@ -144,11 +145,12 @@ def convert_tree(
 
     .. versionadded:: 0.1
     """
+    result = _NOT_TRIED
     if nulls is ragged is pad is None and index is False and not options:
         result = _by_program(
             tree, out, like, to, dtype, device, copy, casting, grad, leaves, unknown, coalesce
         )
-        if result is not NotImplemented:
+        if result is not NotImplemented and result is not _NOT_TRIED:
             return result
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
@@ -168,7 +170,7 @@ def convert_tree(
         unknown,
         coalesce,
         of_columns,
-        False,
+        result is _NOT_TRIED,
     )
 
 
@@ -268,7 +270,7 @@ def explain_tree(
     else:
         of_columns = nulls, ragged, pad, index, dtype, casting
     return call_for(  # type: ignore[no-any-return]
-        explain_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, True
+        explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce, of_columns
     )
 
 
@@ -345,23 +347,26 @@ def call_for(
 
 @tracers.untraced
 def _by_program(tree: Any, out: Any, like: Any, to: Any, *asked: Any) -> Any:
-    """Convert a tree by a program that was found before, for the arguments of `_programs`.
+    """Convert a tree by a program, for the arguments of `_programs`.
 
-    `NotImplemented`: there is none, or one of the arguments is refused. That, and all that is
-    unusual, is the matter of what does it at length.
+    `NotImplemented`: there is none for the tree. `_NOT_TRIED`: the arguments are unusual, or one of
+    them is refused. Both are the matter of what does it at length.
     """
     if tracers.not_imported != () and tracers.may_be_active():
-        return NotImplemented
+        return _NOT_TRIED
     try:
         if (to is None) is (like is None):
-            return NotImplemented
+            return _NOT_TRIED
         followed = None if like is None else follow_quickly(like)
         if like is not None and followed is None:
-            return NotImplemented
+            return _NOT_TRIED
         programs = _programs(to, followed, *asked)
     except (ConversionError, TypeError, ValueError):
-        return NotImplemented
-    return NotImplemented if programs is None else programs.convert(tree, out)
+        return _NOT_TRIED
+    return _NOT_TRIED if programs is None else programs.convert(tree, out)
+
+
+_NOT_TRIED: Any = object()
 
 
 @lru_cache(maxsize=256, typed=True)
@@ -456,27 +461,53 @@ def _convert(
     unknown: str,
     coalesce: bool,
     of_columns: tuple[object, ...] | None,
-    looks: bool,
+    by_program: bool,
 ) -> Any:
     targets = targets_of(asked, leaves)
-    rule = leaf_rule(leaves, infos=looks, unknown=unknown, scalars=targets.are_numbers)
-    if looks:
-        from ..columns.interface import leaving_streams
-
-        with leaving_streams():
-            if of_columns is not None:
-                tree = _with_column_keywords(tree, of_columns)
-            return _conversion().TreeConversion(tree, targets, rule, out, coalesce=coalesce).plan()
+    rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
     if of_columns is not None:
         tree = _with_column_keywords(tree, of_columns)
+    if by_program:
+        return converted(tree, targets, rule, out, coalesce=coalesce)
+    return _conversion().convert(tree, targets, rule, out, coalesce=coalesce)
+
+
+def _explain(
+    tree: Any,
+    asked: Asked,
+    out: Any,
+    leaves: Any,
+    unknown: str,
+    coalesce: bool,
+    of_columns: tuple[object, ...] | None,
+) -> TreePlan:
+    from ..columns.interface import leaving_streams
+
+    targets = targets_of(asked, leaves)
+    rule = leaf_rule(leaves, infos=True, unknown=unknown, scalars=targets.are_numbers)
+    with leaving_streams():
+        if of_columns is not None:
+            tree = _with_column_keywords(tree, of_columns)
+        conversion = _conversion().TreeConversion(tree, targets, rule, out, coalesce=coalesce)
+        return conversion.plan()  # type: ignore[no-any-return]
+
+
+def converted(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
+    """Convert a tree by a program, if there is one for it; the arguments are `TreeConversion`'s.
+
+    Raises:
+        ConversionError: As for `TreeConversion.convert`.
+    """
+    if rule.chosen is None:
+        result = targets.programs(rule, coalesce=coalesce).convert(tree, out)
+        if result is not NotImplemented:
+            return result
     return _conversion().convert(tree, targets, rule, out, coalesce=coalesce)
 
 
 def _snapshot(tree: Any, unknown: str) -> Any:
     rule = leaf_rule("tensors", unknown=unknown)
-    return _conversion().convert(
-        tree, _in_its_framework(registry.revision), rule, None, coalesce=True
-    )
+    return converted(tree, _in_its_framework(registry.revision), rule, None, coalesce=True)
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:

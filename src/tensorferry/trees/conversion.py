@@ -1,4 +1,4 @@
-"""Convert a tree: all of it or nothing. By a program, as a plain table, or leaf by leaf."""
+"""Convert a tree, all of it or nothing: a plain table, or any tree leaf by leaf."""
 
 from __future__ import annotations
 
@@ -461,10 +461,6 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
     if is_for_all and hasattr(type(tree), "columns"):
         result = convert_plainly(tree, targets)
         if result is not None:
-            return result
-    if rule.chosen is None:
-        result = targets.programs(rule, coalesce=coalesce).convert(tree, out)
-        if result is not NotImplemented:
             return result
     return TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
 

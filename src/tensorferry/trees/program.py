@@ -30,7 +30,6 @@ from .failures import refuse_unknown_name
 from .grouped import sent_together
 from .leaves import UNKNOWN
 from .structure import NAMESPACE
-from .tables import is_counted
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
@@ -440,6 +439,9 @@ class Programs:
                 places.append(place)
         names: list[str] = []
         if self._by_name:
+            # Here, because most requests name no leaf, and have no columns.
+            from .tables import is_counted
+
             names = take_apart(tree)[1].names()
             if any(
                 is_counted(leaves[place], self._targets.rule, names[place]) for place, _ in texts
