@@ -25,7 +25,7 @@ from tests.trees.test_random_trees import (
 
 import tensorferry as ferry
 from tensorferry.backends import registry
-from tensorferry.execution import run
+from tensorferry.execution import groups, run
 from tensorferry.trees import api, program
 from tensorferry.trees.conversion import TreeConversion
 from tensorferry.trees.leaves import leaf_rule
@@ -189,8 +189,6 @@ def ties_are_missed(monkeypatch):
 
 
 def overlaps_are_missed(monkeypatch):
-    from tensorferry.execution import groups
-
     monkeypatch.setattr(groups, "may_share_a_byte", lambda *_, **__: False)
 
 
@@ -347,6 +345,74 @@ def test_values_go_into_out_by_programs_too(monkeypatch):
     with pytest.raises(ferry.ShapeError, match=r'\$\["b"\]\[0\]'):
         ferry.convert_tree(tree, "torch", out=small)
     assert small["a"].tolist() == [0, 0]
+
+
+class Named(dict):
+    """A dict of a class of its own."""
+
+
+def with_attribute(**held):
+    made = collections.OrderedDict(held)
+    made.note = "an attribute"
+    return made
+
+
+@pytest.mark.parametrize(
+    "kind", [dict, Named, with_attribute, collections.UserDict, collections.OrderedDict]
+)
+def test_out_is_matched_by_its_keys_whatever_their_order(kind):
+    """Containers of classes too, in each call: the values of one tensor do not come into another."""
+    tree = kind(a=np.full(2, 1, "float32"), b=np.full(2, 2, "float32"))
+    for _ in range(3):
+        for names in ("ab", "ba"):
+            out = kind(**{name: torch.zeros(2) for name in names})
+            ferry.convert_tree(tree, "torch", out=out)
+            assert {name: out[name].tolist() for name in "ab"} == {"a": [1, 1], "b": [2, 2]}
+
+
+@pytest.mark.parametrize(
+    "kind", [dict, Named, with_attribute, collections.UserDict, collections.OrderedDict]
+)
+def test_dtypes_by_name_follow_the_keys(kind):
+    """The next tree may have other names in the same places."""
+    for _ in range(3):
+        for names in ("ab", "ba", "ac"):
+            tree = kind(**{name: np.ones(2) for name in names})
+            made = ferry.convert_tree(tree, "torch", dtype={"a": "float16"})
+            expected = {name: torch.float16 if name == "a" else torch.float64 for name in names}
+            assert {name: made[name].dtype for name in names} == expected
+
+
+@pytest.mark.parametrize(
+    "kind", [dict, collections.OrderedDict, lambda **held: collections.defaultdict(int, held)]
+)
+def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch, kind):
+    """As if another thread had changed the dict while its tensors were copied."""
+    ferry.convert_tree(kind(a=np.full(2, 1), b=np.full(2, 2)), "numpy", copy=True)
+    tree = kind(a=np.full(2, 1), b=np.full(2, 2))
+    real = program.Programs._converted
+
+    def change(self, *given):
+        found = real(self, *given)
+        tree.pop("a", None)
+        tree["c"] = np.full(2, 3)
+        return found
+
+    monkeypatch.setattr(program.Programs, "_converted", change)
+    made = ferry.convert_tree(tree, "numpy", copy=True)
+    assert {name: each.tolist() for name, each in made.items()} == {"a": [1, 1], "b": [2, 2]}
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_signatures_that_are_forgotten_in_the_middle_of_a_call(monkeypatch, most):
+    """Each leaf takes its own steps, however few of them are remembered."""
+    api._forget()
+    monkeypatch.setattr(groups, "_MOST", most)
+    dtypes = ["float64", "int32", "float32", "int8", "bool"]
+    for _ in range(3):
+        tree = [np.ones((2,) * (1 + place % 2), dtype) for place, dtype in enumerate(dtypes)]
+        for request in ({"dtype": "float32"}, {"copy": True}, {"dtype": {"int": "int64"}}):
+            assert_alike(tree, "torch", request)
 
 
 # -- what is kept ----------------------------------------------------------------------------------

@@ -464,9 +464,8 @@ class Collation:
 
     def _why_no_tensor(self, name: str) -> tuple[str, str] | None:
         """Why the column with a dotted name is no tensor: see `refuse_unknown_name`."""
-        from ..trees.tables import (
-            why_no_tensor,
-        )  # here, because only an error needs what is for tables
+        # Here, because only an error needs what is for tables.
+        from ..trees.tables import why_no_tensor
 
         return why_no_tensor(self._leaf_named(name))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -86,11 +86,12 @@ class _Known(NamedTuple):
 class Groups:
     """Finds the recipes of many tensors, and remembers those of the signatures that it has met."""
 
-    __slots__ = ("_known", "_steps")
+    __slots__ = ("_known", "_numbers", "_steps")
 
     def __init__(self) -> None:
         self._known: dict[Hashable, _Known] = {}
         self._steps: dict[Hashable, int] = {}
+        self._numbers = count()
 
     def of(
         self, leaves: Sequence[Any], parts: Sequence[LeafPart], outs: Sequence[Any] | None
@@ -210,7 +211,10 @@ class Groups:
             None if into is None else (into.dtype, into.is_compact),
             *map(call_of, plan.steps),
         )
-        number = self._steps.setdefault(steps, len(self._steps))
+        # A number is never given twice: what was forgotten may still be in use.
+        number = self._steps.get(steps)
+        if number is None:
+            number = self._steps[steps] = next(self._numbers)
         is_apart = out is None and owner.quick.owns_memory(signature)
         return _Known(recipe, conversion, number, is_compact, is_apart)
 

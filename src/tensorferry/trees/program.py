@@ -29,7 +29,7 @@ from .containers import PLAIN, is_tuple_with_a_constructor, openers_of
 from .failures import refuse_unknown_name
 from .grouped import sent_together
 from .leaves import UNKNOWN
-from .structure import NAMESPACE
+from .structure import NAMESPACE, equal
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
@@ -52,6 +52,11 @@ _MOST = 64
 _MOST_LEAVES = 1 << 18
 """The most leaves of all programs of one request together."""
 _DEEPEST = 100
+"""The deepest nesting of containers in a program."""
+_FEW = 8
+"""Up to so many leaves, all are tried by a fast path."""
+_FAILURES = (KeyError, RuntimeError, TypeError, ValueError)
+"""What a framework raises, and a container that changes meanwhile."""
 
 
 # -- containers ------------------------------------------------------------------------------------
@@ -122,7 +127,7 @@ class Container:
             leaves += values[start:]
         if self.size or self.kind is not tuple:  # there is only one empty tuple
             met.append(id(x))
-        return self.labels is None or self.labels == _labels(whole)
+        return self.labels is None or equal(self.labels, _labels(whole))
 
     def rebuild(self, kept: Iterator[Any], leaves: Iterator[Any]) -> Any:
         """Make the container again.
@@ -153,7 +158,7 @@ def _labels(whole: Any) -> list[Any]:
         return [*whole.entries]
     if isinstance(whole, dict):
         return [(type(key), key if type(key) in PLAIN else id(key)) for key in whole]
-    return []
+    return [whole] if isinstance(whole, optree.PyTreeSpec) else []
 
 
 def _open_itself(x: Any) -> Opened:
@@ -161,12 +166,16 @@ def _open_itself(x: Any) -> Opened:
 
 
 def _open_dict(x: dict[Any, Any]) -> Opened:
-    return x, x.values()
+    # Another thread may put other keys into it before it is made again.
+    held = x.copy()
+    return held, held.values()
 
 
 def _open_ordered(x: OrderedDict[Any, Any]) -> Opened | None:
-    # With attributes it is opened as a container of a class of its own.
-    return None if x.__dict__ else (x, x.values())
+    if x.__dict__:
+        return None  # with attributes it is opened as a container of a class of its own
+    held = dict(x.items())
+    return held, held.values()
 
 
 def _make_dict(x: dict[Any, Any], values: Iterable[Any]) -> Any:
@@ -688,12 +697,6 @@ class Programs:
         return sent_together(several, targets.pop())
 
 
-_FEW = 8
-"""Up to so many leaves, all are tried."""
-_FAILURES = (KeyError, RuntimeError, TypeError, ValueError)
-"""What a framework raises, and a container that changes meanwhile."""
-
-
 class _NoProgramError(Exception):
     """There is no program for a tree."""
 
@@ -737,6 +740,6 @@ def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     if not tree_program.root.take(out, outs, theirs, []):
         return None
     for mine, other in zip(kept, theirs, strict=True):
-        if isinstance(mine, dict) and _labels(mine) != _labels(other):
+        if not equal(_labels(mine), _labels(other)):
             return None
     return outs
