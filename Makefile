@@ -21,7 +21,7 @@ EVERY  ?= 12
 JOBS   ?= 2
 # Further arguments for pytest: make test PYTEST_ARGS='-k C03 -x'
 PYTEST_ARGS ?=
-# Further arguments for `make mutants`: make mutants MUTANTS='--module planning/rules.py --count 30'
+# Further arguments for `make mutants`: make mutants MUTANTS='--module planning/rules.py --count 30 --jobs 4'
 MUTANTS ?=
 
 BIN    := $(VENV)/bin
@@ -124,7 +124,7 @@ gpu: $(VENV)/.test ## the tests and benchmarks that need a GPU; docs/reference/d
 coverage: $(VENV)/.test ## the tests, and which lines and branches of src/ they run; fails below the minimum in pyproject.toml
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
-mutants: $(VENV)/.test ## put small faults into planning/, execution/ and the casts, one at a time, and list those that no test finds (long)
+mutants: $(VENV)/.test ## put small faults into planning/, execution/, trees/, batches/ and the casts, one at a time, and list those that no test finds (long)
 	$(BIN)/python tests/mutants/mutants.py $(MUTANTS)
 
 # A change that is to change no text shows so. The other commit is checked out in a temporary folder. A minute on two cores.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 
 import numpy as np
@@ -220,6 +221,16 @@ def test_padding_is_told_by_the_shape_and_code_that_does_it():
     space = {"x": [each["x"] for each in samples]}
     exec(plan.leaves[0].plan.code, space)  # noqa: S102 - as pasted
     assert torch.equal(space["y"], ferry.collate(samples, "torch", **keywords)["x"])
+
+
+@pytest.mark.parametrize("pad", [0.5, math.inf, -math.inf, math.nan])
+def test_code_of_a_padded_leaf_can_be_pasted_with_any_number(pad):
+    """An infinity and NaN have no literal in Python."""
+    rows = [np.ones(2), np.zeros(1)]
+    code = ferry.explain_collate([{"x": row} for row in rows], "numpy", pad=pad).leaves[0].plan.code
+    space = {"x": rows}
+    exec(code, space)  # noqa: S102 - as pasted
+    assert space["y"].tobytes() == np.array([[1.0, 1.0], [0.0, pad]]).tobytes()
 
 
 def test_nothing_is_converted_or_read(monkeypatch):

@@ -16,7 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path("src", "tensorferry")
@@ -33,6 +36,8 @@ TESTS = {
         "tests/property/test_signatures.py",
         "tests/conformance",
     ),
+    "trees": ("tests/trees", "tests/property/test_many.py", "tests/property/test_overlap.py"),
+    "batches": ("tests/batches", "tests/property/test_lists_of_tensors.py"),
     "host/casts.py": (
         "tests/property/test_casts.py",
         "tests/hazards/test_values.py",
@@ -125,8 +130,11 @@ def _short(node):
     return text if len(text) <= 70 else f"{text[:67]}..."
 
 
-def passes(tests, folder, limit=None):
-    """Whether the tests pass in a copy of the checkout; what hangs does not."""
+def run(tests, folder, limit=None):
+    """Whether the tests pass in a copy of the checkout, and the end of what they print.
+
+    What hangs does not pass.
+    """
     options = ["-x", "-q", "--benchmark-disable", "-m", "not slow", "-p", "no:cacheprovider"]
     # A run takes longer than the second by which Python tells that a compiled module is an older
     # one's.
@@ -135,10 +143,54 @@ def passes(tests, folder, limit=None):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],
             cwd=folder, env=surroundings, timeout=limit, check=False, capture_output=True,
+            text=True,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+        return False, f"They took longer than {limit:.0f} s."
+    return done.returncode == 0, done.stdout[-3000:]
+
+
+def drawn_from(modules, tests, count, seed):
+    """Some of the faults in modules, and how many there are; each with its file and its tests."""
+    every = []
+    for module in modules:
+        there = ROOT / PACKAGE / module
+        for path in sorted(there.rglob("*.py")) if there.is_dir() else [there]:
+            find = tests or next(find for part, find in TESTS.items() if module.startswith(part))
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            every += [(path.relative_to(ROOT), tuple(find), *fault) for fault in faults(tree)]
+    drawn = every
+    if count:
+        drawn = random.Random(seed).sample(every, min(count, len(every)))  # noqa: S311 - no secret
+    return sorted(drawn, key=lambda each: (each[0], each[2])), len(every)
+
+
+def lives(fault, folders, limits):
+    """Put a fault into a copy of the checkout that is free. Whether its tests still pass."""
+    path, tests, _, _, _, source = fault
+    folder = folders.get()
+    kept = (folder / path).read_text(encoding="utf-8")
+    try:
+        (folder / path).write_text(source, encoding="utf-8")
+        return run(tests, folder, limits[tests])[0]
+    finally:
+        (folder / path).write_text(kept, encoding="utf-8")
+        folders.put(folder)
+
+
+def limit_of(folders, tests):
+    """How long tests may take with a fault, in seconds.
+
+    Raises:
+        SystemExit: They do not pass without one.
+    """
+    folder = folders.get()
+    begun = time.monotonic()
+    is_well, end = run(tests, folder)
+    folders.put(folder)
+    if not is_well:
+        sys.exit(f"{end}\nWithout a fault these do not pass: {' '.join(tests)}")
+    return 3 * (time.monotonic() - begun) + 60
 
 
 def main():
@@ -151,51 +203,32 @@ def main():
         "--count", type=int, default=60, help="how many faults, drawn from all; 0 for every one"
     )
     parser.add_argument("--seed", type=int, default=0, help="which ones are drawn")
+    parser.add_argument("--jobs", type=int, default=1, help="how many are tried at the same time")
     parser.add_argument("--tests", nargs="+", help="other tests than the module's own")
     asked = parser.parse_args()
-    drawn = []
-    for module in asked.module or TESTS:
-        there = ROOT / PACKAGE / module
-        for path in sorted(there.rglob("*.py")) if there.is_dir() else [there]:
-            tests = asked.tests or next(
-                tests for part, tests in TESTS.items() if module.startswith(part)
-            )
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            drawn += [(path.relative_to(ROOT), tuple(tests), *fault) for fault in faults(tree)]
-    found = len(drawn)
-    if asked.count:
-        drawn = random.Random(asked.seed).sample(drawn, min(asked.count, found))  # noqa: S311 - no secret
+    drawn, found = drawn_from(asked.module or TESTS, asked.tests, asked.count, asked.seed)
     print(f"{len(drawn)} of {found} faults, seed {asked.seed}", flush=True)
     survivors = []
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place, "copy")
-        unwanted = shutil.ignore_patterns(
-            ".venv*", ".git", ".*_cache", ".hypothesis", "__pycache__", "dist", "build"
-        )
-        shutil.copytree(ROOT, folder, ignore=unwanted)
-        limits = {}
-        for path, tests, line, before, after, source in sorted(
-            drawn, key=lambda each: (each[0], each[2])
-        ):
-            if tests not in limits:
-                begun = time.monotonic()
-                if not passes(tests, folder):
-                    sys.exit(f"without a fault these do not pass: {' '.join(tests)}")
-                limits[tests] = 3 * (time.monotonic() - begun) + 60
-            kept = (folder / path).read_text(encoding="utf-8")
-            (folder / path).write_text(source, encoding="utf-8")
-            lives = passes(tests, folder, limits[tests])
-            (folder / path).write_text(kept, encoding="utf-8")
-            survivors += [f"{path.relative_to(PACKAGE)}:{line}: {before}  ->  {after}"] * lives
-            print(
-                f"{'LIVES' if lives else 'found'}  {path.name}:{line}: {before}  ->  {after}",
-                flush=True,
-            )
-    print(
-        "\n".join(
-            ["", f"{len(drawn) - len(survivors)} of {len(drawn)} found; no test finds:", *survivors]
-        )
+    unwanted = shutil.ignore_patterns(
+        ".venv*", ".git", ".*_cache", ".hypothesis", "__pycache__", "dist", "build"
     )
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(asked.jobs) as pool:
+        folders = SimpleQueue()
+        for number in range(asked.jobs):
+            folder = Path(place, f"copy{number}")
+            shutil.copytree(ROOT, folder, ignore=unwanted)
+            folders.put(folder)
+        finding = list(dict.fromkeys(each[1] for each in drawn))
+        limits = dict(zip(finding, pool.map(partial(limit_of, folders), finding), strict=True))
+        running = {pool.submit(lives, each, folders, limits): each for each in drawn}
+        for done in as_completed(running):
+            path, _, line, before, after, _ = running[done]
+            text = f"{path.relative_to(PACKAGE)}:{line}: {before}  ->  {after}"
+            survivors += [text] * done.result()
+            print(f"{'LIVES' if done.result() else 'found'}  {text}", flush=True)
+    print(f"\n{len(drawn) - len(survivors)} of {len(drawn)} found; no test finds:")
+    for text in sorted(survivors):
+        print(text)
 
 
 if __name__ == "__main__":
