@@ -161,6 +161,53 @@ def test_a_cast_between_two_gpus_crosses_with_fewer_bytes(source, target):
     assert on(wide, "bus") == 2000
 
 
+WIDTHS = {"float8_e4m3fn": 1, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "float64": 8}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "becomes", "is_alike"),
+    [
+        ("float32", "float64", True),
+        ("float32", "float16", True),
+        ("float8_e4m3fn", "float32", True),
+        ("float64", "bfloat16", False),  # rounded in two ways
+        ("float16", "int32", False),  # whose values are looked at
+    ],
+)
+@pytest.mark.parametrize(
+    ("here", "there"), [("cuda:0", "cuda:1"), ("cpu", "cuda:0"), ("cuda:0", "cpu")]
+)
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+def test_a_cast_inside_a_framework_crosses_with_the_fewest_bytes(
+    framework, here, there, dtype, becomes, is_alike
+):
+    """Narrower before, wider after; what devices do not cast alike is cast on the host, on the way."""
+    before, after = (1000 * WIDTHS[each] for each in (dtype, becomes))
+    plan = ferry.explain(
+        info(framework, dtype=dtype, device=here), framework, device=there, dtype=becomes
+    )
+    crossings = [step.bytes for step in plan.steps if step.path == "bus"]
+    if is_alike:
+        assert crossings == [min(before, after)]
+        return
+    down, up = [before] * (here != "cpu"), [after] * (there != "cpu")
+    assert crossings == down + up
+    assert [step.path for step in plan.steps if step.verb == "cast"] == ["host"]
+
+
+@pytest.mark.parametrize("target", ["torch", "jax", "cupy"])
+def test_rows_that_share_memory_cross_once(target):
+    """To another device: in the same framework, in another one, and into ``out=``."""
+    rows = info("torch", shape=(1000, 8), strides=(0, 4))
+    plans = [ferry.explain(rows, target, device="cuda:1")]
+    if target in STRIDED:
+        out = info(target, shape=(1000, 8), device="cuda:1", writable=True)
+        plans.append(ferry.explain(rows, target, out=out))
+    for plan in plans:
+        assert verbs(plan)[:3] == ["narrow", "move", "spread"]
+        assert on(plan, "bus") == 32
+
+
 # -- the bus --------------------------------------------------------------------------------------
 
 

@@ -302,6 +302,15 @@ def test_what_is_no_block_of_memory_is_drawn_as_what_it_is(info, to, said):
     assert said in words(drawn(ferry.explain(info, to)))
 
 
+@pytest.mark.parametrize(("count", "last"), [(1, 0), (6, 5), (40, 11)])
+def test_objects_are_numbered(count, last):
+    """As many as there is room for."""
+    root = drawn(ferry.explain(TensorInfo("python", (count,), "float64"), "torch"))
+    groups = [each for each in root.iter(f"{SVG}g") if each.get("class") == "number"]
+    texts = [text.text for each in groups for text in each if len(each) == 1]
+    assert texts[: last + 1] == [str(number) for number in range(last + 1)]
+
+
 def test_what_a_plan_says_is_escaped():
     """Nothing that a name can hold is read as XML, nor makes it invalid; nothing is wider than there is room."""
     info = TensorInfo("torch", (3,), kind="<b>&\x00\ud800'\"" + "W" * 500)
