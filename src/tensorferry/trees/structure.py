@@ -1,88 +1,249 @@
-"""`Structure`: a tree without its leaves, which makes trees from other leaves."""
+"""`Structure`: a tree without its leaves, which makes trees from other leaves.
+
+`Containers` are what trees of one structure have in common: a program finds them in the next tree.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from contextlib import suppress
 from itertools import islice
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
-import optree
-
-from ..backends.nodes import Node, dotted, item
+from ..backends.nodes import Node, dotted
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError, LossyCastError, TreeError
-from .containers import openers_of
+from .containers import PLAIN, make_node, openings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["ITSELF", "NAMESPACE", "InnerContainer", "Structure", "at_path", "equal"]
+    from .containers import Opening
 
-NAMESPACE = "tensorferry"
-# Permanently, but only in this namespace, so that leaves come in the order in which they were
-# written.
-_ORDERED = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
-_ORDERED.__enter__()
+    Piece = tuple[int, int, int, int]
+    Made = list[tuple[list[Any], Any]]
 
-ITSELF = Node((), (), lambda tree: tree)
-"""The node of a container optree knows that occurs several times, or is a leaf elsewhere."""
+__all__ = [
+    "Container",
+    "Containers",
+    "Structure",
+    "at_path",
+    "equal",
+    "labels_of",
+    "values_of",
+    "without_values",
+]
+
 _ALIKE = (dict, OrderedDict, defaultdict, list, tuple)
 """Containers without attributes: the types of these may differ between samples."""
 
 
-class InnerContainer(NamedTuple):
-    """A container in the place of a leaf of the optree structure."""
+class Container(NamedTuple):
+    """One container of a structure.
 
-    node: Node
-    structure: Structure
+    Args:
+        kind: Its type.
+        opening: How it is opened and made again.
+        size: The number of its values.
+        inner: Those values that are containers: the position of each, and its number.
+        start: The index of the first leaf inside it.
+        stop: The index after the last one.
+        pieces: Where its other values are, if some are containers: the first of each run of them
+            and the one after the last, and the indices of these as leaves.
+    """
+
     kind: type
-    shared: int | None
-    """A number that all occurrences of one container have; ``None`` if it occurs once."""
+    opening: Opening
+    size: int
+    inner: tuple[tuple[int, int], ...]
+    start: int
+    stop: int
+    pieces: tuple[Piece, ...]
 
-    def keys(self, x: Any) -> Iterator[tuple[Any, str] | None]:
-        """See `Structure`, for a container of the same structure."""
-        if self.node is ITSELF:
-            return self.structure.keys(x)
-        node = next(node for opener in openers_of(type(x), [x]) if (node := opener(x)) is not None)
-        return self.structure.keys(list(node.values), x if isinstance(x, Mapping) else None)
+    def put(self, values: Any, into: list[Any], inside: list[Any]) -> None:
+        """Put its values where they belong: leaves by their indices, containers by their numbers.
+
+        Args:
+            values: The values.
+            into: The place of each leaf of the tree.
+            inside: The place of each container.
+        """
+        if not self.inner:
+            into[self.start : self.stop] = values
+            return
+        if type(values) is not list:
+            values = [*values]
+        for first, after, start, stop in self.pieces:
+            into[start:stop] = values[first:after]
+        for at, number in self.inner:
+            inside[number] = values[at]
+
+    def values(self, leaves: Sequence[Any], inside: Sequence[Any]) -> list[Any]:
+        """Its values, from where `put` has put them."""
+        if not self.inner:
+            return leaves[self.start : self.stop]  # type: ignore[return-value]
+        found: list[Any] = [None] * self.size
+        for first, after, start, stop in self.pieces:
+            found[first:after] = leaves[start:stop]
+        for at, number in self.inner:
+            found[at] = inside[number]
+        return found
+
+
+class Containers:
+    """The containers of trees of one structure: no tree, and nothing that is in one.
+
+    A container has a lower number than those inside it.
+
+    Args:
+        found: Each container, by its number; none if the tree is one leaf.
+    """
+
+    __slots__ = ("_found", "_order", "nodes", "size")
+
+    def __init__(self, found: Sequence[Container]) -> None:
+        self._found = found
+        self.size = found[0].stop if found else 1
+        """The number of leaves."""
+        self.nodes = [number for number, each in enumerate(found) if each.opening.make is make_node]
+        """The numbers of the containers that are opened as a `Node`."""
+        order: list[int] = []
+        waiting = [0] if found else []
+        while waiting:
+            order.append(waiting.pop())
+            waiting += [number for _, number in found[order[-1]].inner]
+        # Each after those inside it, and otherwise in the order of the tree.
+        self._order = [(number, found[number]) for number in reversed(order)]
+
+    def __iter__(self) -> Iterator[Container]:
+        return iter(self._found)
+
+    def __getitem__(self, number: int) -> Container:
+        return self._found[number]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or (
+            isinstance(other, Containers)
+            and [(each.kind, each.size, each.inner) for each in self]
+            == [(each.kind, each.size, each.inner) for each in other]
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def take(self, x: Any, leaves: list[Any], kept: list[Any], met: list[int]) -> bool:
+        """Take a tree apart. Whether it has these containers; with other keys, it still has.
+
+        Args:
+            x: The tree.
+            leaves: Its leaves are added here.
+            kept: What each container is made again from is added here.
+            met: The `id` of each container is added here.
+        """
+        if not self._found:
+            leaves.append(x)
+            return True
+        objects = [x] * len(self._found)
+        found: list[Any] = [None] * self.size
+        for number, container in enumerate(self._found):
+            x = objects[number]
+            if type(x) is not container.kind:
+                return False
+            opened = container.opening.open(x)
+            if opened is None or len(opened[1]) != container.size:
+                return False
+            kept.append(opened[0])
+            container.put(opened[1], found, objects)
+            if container.size or container.kind is not tuple:  # there is only one empty tuple
+                met.append(id(x))
+        leaves += found
+        return len(found) == self.size  # no other thread has changed a list
+
+    def rebuild(self, kept: Iterable[Any], leaves: Iterable[Any]) -> Any:
+        """Make a tree again.
+
+        Args:
+            kept: What `take` kept of its containers.
+            leaves: Other leaves; of an iterator, those of one tree are taken.
+
+        Raises:
+            NotMadeError: A container cannot be made of these values.
+        """
+        if type(leaves) is not list:
+            leaves = [*islice(leaves, self.size)]
+        if not self._found:
+            return leaves[0]
+        made = [*islice(kept, len(self._found))]
+        for number, container in self._order:
+            values = container.values(leaves, made)
+            try:
+                made[number] = container.opening.make(made[number], values)
+            except Exception as error:  # noqa: BLE001 - what the class of the container raises
+                raise NotMadeError(number, error) from None
+        return made[0]
+
+
+class NotMadeError(RuntimeError):
+    """A container that cannot be made again, by its number, and why."""
+
+    def __init__(self, number: int, why: Exception) -> None:
+        super().__init__(number, why)
+        self.number = number
+        self.why = why
 
 
 class Structure:
-    """A tree without its leaves."""
+    """A tree without its leaves.
 
-    __slots__ = ("_inner", "_names", "_paths", "_spec", "size", "twins")
+    Args:
+        containers: Its containers.
+        kept: What each is made again from.
+        ids: For each, the `id` of the object that it was, if those that recur are made once.
+    """
+
+    __slots__ = ("_names", "_paths", "_recurring", "containers", "kept", "size", "twins")
 
     def __init__(
-        self, spec: optree.PyTreeSpec, inner: dict[int, InnerContainer], size: int
+        self, containers: Containers, kept: Sequence[Any], ids: Sequence[int] = ()
     ) -> None:
-        self._spec = spec
-        self._inner = inner
-        self.size = size
+        self.containers = containers
+        self.kept = kept
+        self.size = containers.size
         """The number of leaves."""
-        self.twins: dict[int, int] = {}
-        """For each leaf of a recurring container: the leaf's index at its first occurrence."""
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
+        self._recurring: dict[int, tuple[int, Any]] = {}
+        """For each container that recurs: the number of its first occurrence, and what makes it."""
+        self.twins: dict[int, int] = {}
+        """For each leaf of a recurring container: the leaf's index at its first occurrence."""
+        if len(set(ids)) < len(ids):
+            self._find_twins(ids)
 
-    @property
-    def flat_keys(self) -> list[Any] | None:
-        """The keys, if the tree is a dict that contains only leaves; otherwise ``None``."""
-        return None
+    def _find_twins(self, ids: Sequence[int]) -> None:
+        found = [*self.containers]
+        occurrences = Counter(ids)
+        first: dict[int, int] = {}
+        for number, (each, container) in enumerate(zip(ids, found, strict=True)):
+            # Python has only one empty tuple, so its occurrences do not count.
+            if occurrences[each] == 1 or (container.kind is tuple and not container.size):
+                continue
+            before = first.setdefault(each, number)
+            self._recurring[number] = before, container.opening.make
+            opening = container.opening._replace(make=_make_once)
+            found[number] = container._replace(opening=opening)
+            if before == number:
+                continue
+            for index in range(container.start, container.stop):
+                there = found[before].start + index - container.start
+                self.twins.setdefault(index, self.twins.get(there, there))
+        self.containers = Containers(found)
 
-    def one_of_many(self) -> Structure | None:
-        """For a list of trees of the same structure: their structure; otherwise ``None``."""
-        if self._inner:
-            return None
-        one = self._spec.child(0)
-        many = optree.treespec_list(
-            [one] * self._spec.num_children, none_is_leaf=True, namespace=NAMESPACE
-        )
-        if many == self._spec:
-            return Structure(one, {}, one.num_leaves)
-        return None
+    # -- names ------------------------------------------------------------------------------------
 
     def path(self, index: int) -> str:
         """The path of a leaf. All are made at the first call."""
@@ -101,7 +262,7 @@ class Structure:
 
         Leaves with equal paths get numbers.
         """
-        found = [path for path, node in self.places("$") if node is None]
+        found = self._spelled("$")[0]
         if len(set(found)) == len(found):
             return found
         seen: Counter[str] = Counter()
@@ -116,113 +277,76 @@ class Structure:
 
         If the tree is one leaf, the name is empty.
         """
-        return [
-            name.removeprefix(".") for name, node in self.places("", spell=dotted) if node is None
-        ]
+        return [name.removeprefix(".") for name in self._spelled("", dotted)[0]]
 
-    def places(
-        self, root: str, entries: Sequence[str] | None = None, spell: Callable[[str], str] = str
-    ) -> Iterator[tuple[str, Node | None]]:
-        """The path of each leaf, with ``None``, and of each container opened here, with its opener.
+    def path_of(self, node: Node) -> str:
+        """The path of a container that was opened as a `Node`."""
+        return next(
+            path
+            for path, kept in zip(self._spelled("$")[1], self.kept, strict=True)
+            if kept is node
+        )
+
+    def _spelled(self, root: str, spell: Callable[[str], str] = str) -> tuple[list[str], list[str]]:
+        """The path of each leaf, and of each container.
 
         Args:
             root: The path of the tree.
-            entries: What leads to each of its values, where it is the list of an opened
-                container's.
             spell: How each step of a path is written.
         """
-        for index, accessor in enumerate(self._spec.accessors()):
-            first = () if entries is None else accessor[:1]
-            path = root + "".join(
-                spell(entries[int(each.entry)]) for each in first if entries is not None
-            )
-            path += "".join(spell(_entry(each)) for each in accessor[len(first) :])
-            inner = self._inner.get(index)
-            yield path, None if inner is None else inner.node
-            if inner is not None:
-                yield from inner.structure.places(
-                    path, None if inner.node is ITSELF else inner.node.entries, spell
-                )
+        leaves, inside = [root] * self.size, [root] * len(self.containers)
+        for number, container in enumerate(self.containers):
+            root = inside[number]
+            steps = container.opening.entries(self.kept[number], container.size)
+            container.put([root + spell(step) for step in steps], leaves, inside)
+        return leaves, inside
 
-    def keys(self, tree: Any, mapping: Any = None) -> Iterator[tuple[Any, str] | None]:
+    def keys(self, tree: Any) -> list[tuple[Any, str] | None]:
         """For each leaf, the mapping that holds it in a tree of this structure, and its key there.
 
-        ``None``: it is below no key that is a str, or the mapping takes no other. The tree may be
-        the list of the values of `mapping`.
+        ``None``: it is below no key that is a str, or the mapping takes no other.
         """
-        for index, accessor in enumerate(self._spec.accessors()):
-            inner, parent = self._inner.get(index), tree
-            last: Any = accessor[-1] if accessor else None
-            for entry in accessor[:-1]:
-                parent = entry(parent)
-            if inner is not None:
-                yield from inner.keys(parent if last is None else last(parent))
-            elif mapping is not None and len(accessor) == 1:
-                yield _keyed(mapping, list(mapping)[last.entry])
-            else:
-                yield _keyed(parent, last.entry) if isinstance(last, optree.MappingEntry) else None
+        found: list[Any] = [None] * self.size
+        objects, none = [tree] * len(self.containers), [None] * len(self.containers)
+        for number, container in enumerate(self.containers):
+            x = objects[number]
+            if isinstance(x, MutableMapping) and len(x) == container.size:
+                held = [(x, key) if isinstance(key, str) else None for key in x]
+                container.put(held, found, [*none])
+            if container.inner:
+                container.put(values_of(x), [*none], objects)
+        return found
+
+    # -- comparisons ------------------------------------------------------------------------------
 
     def nodes(self) -> Iterator[Node]:
-        """The node of each container that was opened here."""
-        for inner in self._inner.values():
-            yield inner.node
-            yield from inner.structure.nodes()
-
-    def path_of(self, node: Node) -> str:
-        """The path of a container that was opened here."""
-        return next(path for path, found in self.places("$") if found is node)
+        """The node of each container that was opened as one."""
+        return (kept for kept in self.kept if isinstance(kept, Node))
 
     def is_like(self, other: Structure) -> bool:
         """Whether another tree has the same containers and attributes in the same places."""
-        if self._inner.keys() != other._inner.keys() or not equal(self._spec, other._spec):
-            return False
-        for index, inner in self._inner.items():
-            mine, others = inner.node, other._inner[index].node
-            if inner.kind is not other._inner[index].kind or mine.entries != others.entries:
-                return False
-            if not (
-                equal(mine.static, others.static) and equal(mine.registered, others.registered)
-            ):
-                return False
-            if not inner.structure.is_like(other._inner[index].structure):
-                return False
-        return True
+        return self.containers == other.containers and all(
+            mine is others or equal(_told(mine), _told(others))
+            for mine, others in zip(self.kept, other.kept, strict=True)
+        )
 
     def is_in_order_of(self, other: Structure) -> bool:
         """Whether another tree surely has its leaves in the same order, by a quick check."""
-        return not self._inner and not other._inner and self._spec.paths() == other._spec.paths()
+        return self.containers == other.containers and labels_of(self.kept) == labels_of(other.kept)
 
     def statics(self) -> dict[str, tuple[type, Any]]:
         """For each container, by its path: its type, and its attributes that are not values."""
-        return dict(self.statics_under("$", None))
+        found = {}
+        for path, container, kept in zip(
+            self._spelled("$")[1], self.containers, self.kept, strict=True
+        ):
+            if isinstance(kept, Node):
+                found[path] = container.kind, (kept.static, kept.registered)
+            elif container.kind not in _ALIKE:
+                found[path] = container.kind, kept
+        return found
 
-    def statics_under(
-        self, path: str, entries: Sequence[str] | None
-    ) -> Iterator[tuple[str, tuple[type, Any]]]:
-        """Yield the items of `statics`; the arguments are those of `places`."""
-        return self._statics(self._spec, path, entries, 0)
-
-    def _statics(
-        self, spec: optree.PyTreeSpec, path: str, entries: Sequence[str] | None, first: int
-    ) -> Iterator[tuple[str, tuple[type, Any]]]:
-        if spec.is_leaf():
-            inner = self._inner.get(first)
-            if inner is not None and inner.node is ITSELF:
-                yield from inner.structure.statics_under(path, None)
-            elif inner is not None:
-                node = inner.node
-                yield path, (inner.kind, (node.static, node.registered))
-                yield from inner.structure.statics_under(path, node.entries)
-            return
-        if entries is None and spec.type is not None and spec.type not in _ALIKE:
-            yield path, (spec.type, spec.one_level())
-        steps = entries
-        if steps is None:
-            outermost: Any = spec.one_level()
-            steps = [_entry(accessor[0]) for accessor in outermost.accessors()]
-        for step, child in zip(steps, spec.children(), strict=True):
-            yield from self._statics(child, path + step, None, first)
-            first += child.num_leaves
+    # -- make again -------------------------------------------------------------------------------
 
     def rebuild(self, leaves: Sequence[Any], count: int | None = None) -> Any:
         """Make the tree again, with other leaves.
@@ -232,72 +356,92 @@ class Structure:
             count: The number of samples in each leaf, if they are a batch; otherwise ``None``.
 
         Raises:
+            ValueError: There are more leaves, or fewer.
             UnsupportedTypeError: A container cannot be rebuilt.
         """
-        if not self._inner:
-            return optree.tree_unflatten(self._spec, leaves)
+        if len(leaves) != self.size:
+            raise ValueError(f"{len(leaves)} leaves for a tree of {self.size}")
+        kept = [*self.kept] if count is None else [_stacking(each, count) for each in self.kept]
+        made: dict[int, Made] = {}
+        for number, (first, make) in self._recurring.items():
+            container = self.containers[number]
+            own = leaves[container.start : container.stop]
+            kept[number] = make, kept[number], own, made.setdefault(first, [])
         try:
-            return self.rebuild_from(iter(leaves), count, {})
-        except _NotMadeError as failed:
-            error, path = failed.why, self.path_of(failed.inner.node)
-            if isinstance(error, ConversionError):
-                raise at_path(error, path) from error
-            _note(
-                error,
-                f"raised when the {failed.inner.kind.__name__} at {path} "
-                "was made again of its new values",
-            )
+            return self.containers.rebuild(kept, leaves)
+        except NotMadeError as failed:
+            error, path = failed.why, self._spelled("$")[1][failed.number]
+            kind = self.containers[failed.number].kind
+        if isinstance(error, ConversionError):
+            raise at_path(error, path) from error
+        _note(error, f"raised when the {kind.__name__} at {path} was made again of its new values")
         raise error
 
-    def rebuild_from(
-        self, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]
-    ) -> Any:
-        """Make the tree again, with the next `size` leaves of an iterator.
 
-        Args:
-            leaves: The iterator.
-            count: See `rebuild`.
-            made: The results so far for each container that occurs several times.
-        """
-        values = [self._leaf(index, leaves, count, made) for index in range(self._spec.num_leaves)]
-        return optree.tree_unflatten(self._spec, values)
-
-    def _leaf(
-        self, index: int, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]
-    ) -> Any:
-        inner = self._inner.get(index)
-        if inner is None:
-            return next(leaves)
-        if inner.shared is None:
-            return self._make(inner, leaves, count, made)
-        own = list(islice(leaves, inner.structure.size))
-        before = made.setdefault(inner.shared, [])
-        for known, result in before:
-            # Only if the leaves are the same: with other targets for each place, they may differ.
-            if all(new is old for new, old in zip(own, known, strict=True)):
-                return result
-        result = self._make(inner, iter(own), count, made)
-        before.append((own, result))
-        return result
-
-    def _make(
-        self,
-        inner: InnerContainer,
-        leaves: Iterator[Any],
-        count: int | None,
-        made: dict[int, list[_Made]],
-    ) -> Any:
-        values = inner.structure.rebuild_from(leaves, count, made)
-        node = inner.node
-        try:
-            if count is None or node.stack is None:
-                return node.rebuild(values)
-            return node.stack(values, count)
-        except Exception as error:  # noqa: BLE001 - what the class of the container raises
-            raise _NotMadeError(inner, error) from None
+def _stacking(kept: Any, count: int) -> Any:
+    """What a container is made again from, if its values are a batch of so many samples."""
+    stack = kept.stack if isinstance(kept, Node) else None
+    return kept if stack is None else kept._replace(rebuild=lambda values: stack(values, count))
 
 
-_Made = tuple[list[Any], Any]
+def _make_once(kept: Any, values: list[Any]) -> Any:
+    """Make a container that recurs, unless it was made before.
+
+    With other targets for each place its leaves may differ: then there are several of it.
+    """
+    make, whole, own, made = kept
+    for others, result in made:
+        if all(map(is_, own, others)):
+            return result
+    result = make(whole, values)
+    made.append((own, result))
+    return result
+
+
+# -- what is compared ------------------------------------------------------------------------------
+
+
+def _told(kept: Any) -> Any:
+    """What is equal for containers of one type that are alike, beside their values."""
+    if isinstance(kept, Node):
+        return [*kept.entries], kept.static, kept.registered
+    if isinstance(kept, dict):
+        return getattr(kept, "default_factory", None), list(kept)
+    return kept
+
+
+def labels_of(kept: Iterable[Any]) -> list[Any]:
+    """The keys of containers with their types, or their entries: ``1`` and ``True`` are equal.
+
+    A key of another class, whose comparison may do anything, is told by its `id`.
+    """
+    return [*map(_labels, kept)]
+
+
+def _labels(kept: Any) -> list[Any] | None:
+    if isinstance(kept, Node):
+        return [*kept.entries]
+    if isinstance(kept, dict):
+        return [(type(key), key if type(key) in PLAIN else id(key)) for key in kept]
+    return None
+
+
+def values_of(x: Any) -> list[Any]:
+    """The values of a container; none of a leaf."""
+    for opening in openings_of(type(x), [x]):
+        opened = opening.open(x)
+        if opened is not None:
+            return [*opened[1]]
+    return []
+
+
+def without_values(kept: Any) -> Any:
+    """The same without the values of a tree, of which nothing is kept alive."""
+    if isinstance(kept, defaultdict):
+        return defaultdict(kept.default_factory, dict.fromkeys(kept))
+    if isinstance(kept, dict):
+        return dict.fromkeys(kept)
+    return kept
 
 
 def equal(x: Any, y: Any) -> bool:
@@ -331,28 +475,7 @@ def at_path(error: ConversionError, path: str) -> ConversionError:
     return result
 
 
-class _NotMadeError(Exception):
-    """A container that cannot be rebuilt."""
-
-    def __init__(self, inner: InnerContainer, why: Exception) -> None:
-        super().__init__(inner, why)
-        self.inner = inner
-        self.why = why
-
-
 def _note(error: Exception, text: str) -> None:
     """Add a note to an exception, whose type stays the same."""
     with suppress(AttributeError, TypeError):  # an exception may refuse attributes
         error.__notes__ = [*getattr(error, "__notes__", ()), text]  # type: ignore[attr-defined]
-
-
-def _keyed(mapping: Any, key: Any) -> tuple[Any, str] | None:
-    if isinstance(mapping, MutableMapping) and isinstance(key, str):
-        return mapping, key
-    return None
-
-
-def _entry(entry: optree.PyTreeEntry) -> str:
-    if isinstance(entry, optree.MappingEntry):
-        return item(entry.entry)
-    return entry.codify("")
