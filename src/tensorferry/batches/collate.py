@@ -25,7 +25,7 @@ from ..sequences.reader import NewArray
 from ..trees.containers import PLAIN, openers_of
 from ..trees.failures import raise_all, refuse_unknown_name
 from ..trees.structure import Structure, at_path, equal
-from ..trees.walk import is_row, take_apart
+from ..trees.walk import columns_alike, is_row, take_apart
 from .padding import NOT_PADDED, Padding
 from .stacking import ColumnPlan, Columns, NotRowsError
 
@@ -68,9 +68,13 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
             why, hint = node.no_batch
             placed_hint = Hint.of(hint).at(f"sample{path[1:]}")
             raise at_path(UnsupportedTypeError(why, placed_hint), path)
+    if chosen is None:
+        columns = columns_alike(samples, first, structure, rule, rows=rows)
+        if columns is not None:
+            return columns, structure
     columns = [[leaf] for leaf in first]
     for number, sample in enumerate(samples[1:], 1):
-        found, other = take_apart(sample, chosen, rows=rows, like=(first, structure))
+        found, other = take_apart(sample, chosen, rows=rows)
         rule.check(other, found)
         if not structure.is_like(other):
             found = _in_order_of(structure, found, other, number)

@@ -49,6 +49,7 @@ __all__ = [
     "is_used_up",
     "make_node",
     "may_hold",
+    "may_open",
     "open_attributes",
     "open_structured",
     "opener_of",
@@ -585,13 +586,8 @@ class Opening(NamedTuple):
     entries: Callable[[Any, int], Sequence[str]]
 
 
-def openings_of(kind: type, objects: Collection[Any]) -> tuple[Opening, ...]:
-    """How objects of a type may be opened, in order; nothing if they are surely leaves.
-
-    Args:
-        kind: The type.
-        objects: Some objects, among them those of the type.
-    """
+def openings_of(kind: type) -> tuple[Opening, ...]:
+    """How objects of a type may be opened, in order; nothing if they are surely leaves."""
     found = _OPENINGS.get(kind)
     if found is not None:
         return found
@@ -602,7 +598,16 @@ def openings_of(kind: type, objects: Collection[Any]) -> tuple[Opening, ...]:
             return (_opening_by(_open_registered),)
         if issubclass(kind, tuple):
             found = _openings_of_tuple(kind)
-    return found or tuple(map(_opening_by, openers_of(kind, objects)))
+    if not found and may_be_registered:
+        openers = (*_registered(kind), *openers)
+    return found or tuple(map(_opening_by, openers))
+
+
+def may_open(kind: type, objects: Collection[Any]) -> bool:
+    """Whether objects of a type may be containers. Arrays are, if they have fields."""
+    if _of_class(kind)[0] is _FIELDS:
+        return bool(openers_of(kind, objects))
+    return bool(openings_of(kind))
 
 
 def _opening_by(opener: Opener) -> Opening:
@@ -615,7 +620,7 @@ def _opening_by(opener: Opener) -> Opening:
 
 def make_node(node: Node, values: Sequence[Any]) -> Any:
     """Make a container again that was opened as a `Node`."""
-    return node.rebuild(values)
+    return node.rebuild(list(values))
 
 
 def _entries_of_node(node: Node, _: int) -> Sequence[str]:

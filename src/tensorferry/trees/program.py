@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import fast_paths, registry
 from ..backends.base import Backend
+from ..backends.nodes import Node
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ..execution.groups import LeafGroup
     from ..execution.recipes import Conversion, Recipe
     from .leaves import LeafRule
-    from .structure import Containers
+    from .structure import Container
     from .targets import Targets
 
 __all__ = ["Program", "Programs"]
@@ -56,7 +57,8 @@ class Program(NamedTuple):
     """How trees of one structure are converted.
 
     Args:
-        containers: Their containers.
+        root: The outermost container; ``None`` if the tree is one tensor.
+        nodes: The numbers of those that may have attributes beside their values.
         labels: What `labels_of` gives for them, if names matter; otherwise ``None``.
         kinds: The type of each leaf.
         places: The positions of the leaves that are converted; ``None`` for all of them.
@@ -65,7 +67,8 @@ class Program(NamedTuple):
         unknown: The positions of objects that may hold a tensor, and must be searched.
     """
 
-    containers: Containers
+    root: Container | None
+    nodes: tuple[int, ...]
     labels: list[Any] | None
     kinds: list[type]
     places: list[int] | None
@@ -83,11 +86,14 @@ class Program(NamedTuple):
         """
         leaves: list[Any] = []
         kept: list[Any] = []
-        met: list[int] = []
-        if not self.containers.take(tree, leaves, kept, met):
-            return None
-        if len(met) > 1 and len(set(met)) < len(met):
-            return None
+        if self.root is None:
+            leaves.append(tree)
+        else:
+            met: list[int] = []
+            if not self.root.take(tree, leaves, kept, met):
+                return None
+            if len(met) > 1 and len(set(met)) < len(met):
+                return None
         if self.labels is not None and labels_of(kept) != self.labels:
             return None
         if [*map(type, leaves)] != self.kinds:
@@ -98,16 +104,17 @@ class Program(NamedTuple):
         for place in self.unknown:
             if rule.takes(leaves[place]):
                 return None
-        if rule.refuses:
-            for number in self.containers.nodes:
-                static = kept[number].static
-                if static and not rule.is_free(static):
-                    return None
+        for number in self.nodes:
+            static = kept[number].static
+            if static and rule.refuses and not rule.is_free(static):
+                return None
         return leaves, kept
 
     def rebuild(self, kept: list[Any], leaves: list[Any]) -> Any:
         """Make a tree again, with other leaves."""
-        return self.containers.rebuild(kept, leaves)
+        if self.root is None:
+            return leaves[0]
+        return self.root.rebuild(iter(kept), iter(leaves))
 
 
 class Programs:
@@ -218,7 +225,7 @@ class Programs:
         leaves, structure = take_apart(tree)
         kinds = list(map(type, leaves))
         answers = {kind: self._answer(kind, leaf) for kind, leaf in zip(kinds, leaves, strict=True)}
-        if None in answers.values() or (not structure.kept and answers[type(tree)] is not True):
+        if None in answers.values() or (structure.root is None and answers[type(tree)] is not True):
             return None
         places: list[int] = []
         texts: list[tuple[int, Callable[[Any], bool]]] = []
@@ -249,7 +256,8 @@ class Programs:
         if parts is None:
             return None
         return Program(
-            structure.containers,
+            structure.root,
+            tuple([at for at, kept in enumerate(structure.kept) if isinstance(kept, Node)]),
             labels_of(structure.kept) if self._by_name else None,
             kinds,
             None if len(places) == len(leaves) else places,
@@ -466,8 +474,10 @@ def _verify(
 
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     """The tensors of ``out=`` in the order of the leaves; ``None`` if it is not alike at sight."""
+    if tree_program.root is None:
+        return [out]
     outs: list[Any] = []
     theirs: list[Any] = []
-    if not tree_program.containers.take(out, outs, theirs, []):
+    if not tree_program.root.take(out, outs, theirs, []):
         return None
     return outs if labels_of(kept) == labels_of(theirs) else None

@@ -1,6 +1,6 @@
 """`Structure`: a tree without its leaves, which makes trees from other leaves.
 
-`Containers` are what trees of one structure have in common: a program finds them in the next tree.
+A `Container` is what trees of one structure have in common: a program finds it in the next tree.
 """
 
 from __future__ import annotations
@@ -9,239 +9,229 @@ import re
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import MutableMapping
 from contextlib import suppress
-from itertools import islice
+from itertools import cycle, islice
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from ..backends.nodes import Node, dotted
-from ..core.named_tuple import NamedTuple
-from ..errors import ConversionError, LossyCastError, TreeError
-from .containers import PLAIN, make_node, openings_of
+from ..errors import ConversionError, LossyCastError, TreeError, UnsupportedTypeError
+from .containers import PLAIN, openings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .containers import Opening
 
-    Piece = tuple[int, int, int, int]
-    Made = list[tuple[list[Any], Any]]
+    Placed = tuple["Container", Any, int]
 
-__all__ = [
-    "Container",
-    "Containers",
-    "Structure",
-    "at_path",
-    "equal",
-    "labels_of",
-    "values_of",
-    "without_values",
-]
+__all__ = ["Container", "Structure", "at_path", "equal", "labels_of", "too_deep", "without_values"]
 
 _ALIKE = (dict, OrderedDict, defaultdict, list, tuple)
 """Containers without attributes: the types of these may differ between samples."""
 
 
-class Container(NamedTuple):
-    """One container of a structure.
+class Container:
+    """A container, with those inside it: no tree, and nothing that is in one.
 
     Args:
         kind: Its type.
         opening: How it is opened and made again.
         size: The number of its values.
-        inner: Those values that are containers: the position of each, and its number.
-        start: The index of the first leaf inside it.
-        stop: The index after the last one.
-        pieces: Where its other values are, if some are containers: the first of each run of them
-            and the one after the last, and the indices of these as leaves.
+        inner: Those values that are containers, by position.
     """
 
-    kind: type
-    opening: Opening
-    size: int
-    inner: tuple[tuple[int, int], ...]
-    start: int
-    stop: int
-    pieces: tuple[Piece, ...]
+    __slots__ = ("count", "entries", "inner", "kind", "make", "opened", "size")
 
-    def put(self, values: Any, into: list[Any], inside: list[Any]) -> None:
-        """Put its values where they belong: leaves by their indices, containers by their numbers.
-
-        Args:
-            values: The values.
-            into: The place of each leaf of the tree.
-            inside: The place of each container.
-        """
-        if not self.inner:
-            into[self.start : self.stop] = values
-            return
-        if type(values) is not list:
-            values = [*values]
-        for first, after, start, stop in self.pieces:
-            into[start:stop] = values[first:after]
-        for at, number in self.inner:
-            inside[number] = values[at]
-
-    def values(self, leaves: Sequence[Any], inside: Sequence[Any]) -> list[Any]:
-        """Its values, from where `put` has put them."""
-        if not self.inner:
-            return leaves[self.start : self.stop]  # type: ignore[return-value]
-        found: list[Any] = [None] * self.size
-        for first, after, start, stop in self.pieces:
-            found[first:after] = leaves[start:stop]
-        for at, number in self.inner:
-            found[at] = inside[number]
-        return found
-
-
-class Containers:
-    """The containers of trees of one structure: no tree, and nothing that is in one.
-
-    A container has a lower number than those inside it.
-
-    Args:
-        found: Each container, by its number; none if the tree is one leaf.
-    """
-
-    __slots__ = ("_found", "_order", "nodes", "size")
-
-    def __init__(self, found: Sequence[Container]) -> None:
-        self._found = found
-        self.size = found[0].stop if found else 1
-        """The number of leaves."""
-        self.nodes = [number for number, each in enumerate(found) if each.opening.make is make_node]
-        """The numbers of the containers that are opened as a `Node`."""
-        order: list[int] = []
-        waiting = [0] if found else []
-        while waiting:
-            order.append(waiting.pop())
-            waiting += [number for _, number in found[order[-1]].inner]
-        # Each after those inside it, and otherwise in the order of the tree.
-        self._order = [(number, found[number]) for number in reversed(order)]
-
-    def __iter__(self) -> Iterator[Container]:
-        return iter(self._found)
-
-    def __getitem__(self, number: int) -> Container:
-        return self._found[number]
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or (
-            isinstance(other, Containers)
-            and [(each.kind, each.size, each.inner) for each in self]
-            == [(each.kind, each.size, each.inner) for each in other]
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+    def __init__(
+        self, kind: type, opening: Opening, size: int, inner: tuple[tuple[int, Container], ...]
+    ) -> None:
+        self.kind = kind
+        self.opened, self.make, self.entries = opening
+        self.size = size
+        self.inner = inner
+        self.count = size - len(inner) + sum([each.count for _, each in inner])
+        """The number of leaves inside it."""
 
     def take(self, x: Any, leaves: list[Any], kept: list[Any], met: list[int]) -> bool:
-        """Take a tree apart. Whether it has these containers; with other keys, it still has.
+        """Take an object apart. Whether it is such a container; with other keys, it still is.
 
         Args:
-            x: The tree.
+            x: The object.
             leaves: Its leaves are added here.
-            kept: What each container is made again from is added here.
-            met: The `id` of each container is added here.
+            kept: What it and each container inside are made again from is added here.
+            met: The `id` of each of them is added here.
         """
-        if not self._found:
-            leaves.append(x)
-            return True
-        objects = [x] * len(self._found)
-        found: list[Any] = [None] * self.size
-        for number, container in enumerate(self._found):
-            x = objects[number]
-            if type(x) is not container.kind:
+        if type(x) is not self.kind:
+            return False
+        opened = self.opened(x)
+        if opened is None:
+            return False
+        whole, values = opened
+        kept.append(whole)
+        if not self.inner:
+            before = len(leaves)
+            leaves += values
+            if len(leaves) - before != self.size:
                 return False
-            opened = container.opening.open(x)
-            if opened is None or len(opened[1]) != container.size:
+        else:
+            values = [*values]
+            if len(values) != self.size:
                 return False
-            kept.append(opened[0])
-            container.put(opened[1], found, objects)
-            if container.size or container.kind is not tuple:  # there is only one empty tuple
-                met.append(id(x))
-        leaves += found
-        return len(found) == self.size  # no other thread has changed a list
+            start = 0
+            for at, inner in self.inner:
+                leaves += values[start:at]
+                if not inner.take(values[at], leaves, kept, met):
+                    return False
+                start = at + 1
+            leaves += values[start:]
+        if self.size or self.kind is not tuple:  # there is only one empty tuple
+            met.append(id(x))
+        return True
 
-    def rebuild(self, kept: Iterable[Any], leaves: Iterable[Any]) -> Any:
-        """Make a tree again.
+    def rebuild(self, kept: Iterator[Any], leaves: Iterator[Any]) -> Any:
+        """Make the container again.
 
         Args:
-            kept: What `take` kept of its containers.
-            leaves: Other leaves; of an iterator, those of one tree are taken.
+            kept: What `take` kept of it and of those inside.
+            leaves: Other leaves.
 
         Raises:
-            NotMadeError: A container cannot be made of these values.
+            NotMadeError: It, or one inside it, cannot be made of these values.
         """
-        if type(leaves) is not list:
-            leaves = [*islice(leaves, self.size)]
-        if not self._found:
-            return leaves[0]
-        made = [*islice(kept, len(self._found))]
-        for number, container in self._order:
-            values = container.values(leaves, made)
-            try:
-                made[number] = container.opening.make(made[number], values)
-            except Exception as error:  # noqa: BLE001 - what the class of the container raises
-                raise NotMadeError(number, error) from None
-        return made[0]
+        whole = next(kept)
+        values: Any
+        if not self.inner:
+            values = islice(leaves, self.size)
+        else:
+            values = []
+            start = 0
+            for at, inner in self.inner:
+                values += islice(leaves, at - start)
+                values.append(inner.rebuild(kept, leaves))
+                start = at + 1
+            values += islice(leaves, self.size - start)
+        try:
+            return self.make(whole, values)
+        except Exception as error:  # noqa: BLE001 - what the class of the container raises
+            raise NotMadeError(self, error) from None
+
+    def put(self, values: Sequence[Any], start: int, leaves: list[Any]) -> list[Placed]:
+        """Put what there is for each of its values that is a leaf where it belongs.
+
+        Args:
+            values: What there is for each of its values.
+            start: The index of the first leaf inside it.
+            leaves: What there is for each leaf of the tree.
+
+        Returns:
+            For each container inside, from the last to the first: itself, what there is for it, and
+            the index of its first leaf.
+        """
+        found: list[Placed] = []
+        after = 0
+        for at, inner in self.inner:
+            leaves[start : start + at - after] = values[after:at]
+            start += at - after
+            found.append((inner, values[at], start))
+            start += inner.count
+            after = at + 1
+        leaves[start : start + self.size - after] = values[after:]
+        return found[::-1]
+
+    def is_like(self, other: Container) -> bool:
+        """Whether another one is of the same type and size, and so are those inside it."""
+        return self is other or (
+            self.kind is other.kind
+            and self.size == other.size
+            and [at for at, _ in self.inner] == [at for at, _ in other.inner]
+            and all(
+                mine.is_like(others)
+                for (_, mine), (_, others) in zip(self.inner, other.inner, strict=True)
+            )
+        )
 
 
 class NotMadeError(RuntimeError):
-    """A container that cannot be made again, by its number, and why."""
+    """A container that cannot be made again, and why."""
 
-    def __init__(self, number: int, why: Exception) -> None:
-        super().__init__(number, why)
-        self.number = number
+    def __init__(self, container: Container, why: Exception) -> None:
+        super().__init__(container, why)
+        self.container = container
         self.why = why
+
+
+def too_deep() -> ConversionError:
+    """The error for a tree without end, or almost."""
+    return UnsupportedTypeError("This tree contains itself, or is nested too deep.", None)
 
 
 class Structure:
     """A tree without its leaves.
 
     Args:
-        containers: Its containers.
-        kept: What each is made again from.
+        root: The outermost container; ``None`` if the tree is one leaf.
+        kept: What each container is made again from. One comes before those inside it.
         ids: For each, the `id` of the object that it was, if those that recur are made once.
     """
 
-    __slots__ = ("_names", "_paths", "_recurring", "containers", "kept", "size", "twins")
+    __slots__ = ("_names", "_paths", "_recurring", "kept", "root", "size", "twins")
 
     def __init__(
-        self, containers: Containers, kept: Sequence[Any], ids: Sequence[int] = ()
+        self, root: Container | None, kept: Sequence[Any], ids: Sequence[int] = ()
     ) -> None:
-        self.containers = containers
+        self.root = root
         self.kept = kept
-        self.size = containers.size
+        self.size = 1 if root is None else root.count
         """The number of leaves."""
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
-        self._recurring: dict[int, tuple[int, Any]] = {}
-        """For each container that recurs: the number of its first occurrence, and what makes it."""
+        self._recurring: dict[int, tuple[Any, slice, int]] = {}
+        """By number, for each container that recurs: what makes it, its leaves, and the number of
+        its first occurrence."""
         self.twins: dict[int, int] = {}
         """For each leaf of a recurring container: the leaf's index at its first occurrence."""
         if len(set(ids)) < len(ids):
             self._find_twins(ids)
 
     def _find_twins(self, ids: Sequence[int]) -> None:
-        found = [*self.containers]
         occurrences = Counter(ids)
-        first: dict[int, int] = {}
-        for number, (each, container) in enumerate(zip(ids, found, strict=True)):
+        first: dict[int, tuple[int, int]] = {}
+        for number, (each, (container, _, start)) in enumerate(
+            zip(ids, self._visit(None, lambda found, *_: [None] * found.size)[1], strict=True)
+        ):
             # Python has only one empty tuple, so its occurrences do not count.
             if occurrences[each] == 1 or (container.kind is tuple and not container.size):
                 continue
-            before = first.setdefault(each, number)
-            self._recurring[number] = before, container.opening.make
-            opening = container.opening._replace(make=_make_once)
-            found[number] = container._replace(opening=opening)
-            if before == number:
-                continue
-            for index in range(container.start, container.stop):
-                there = found[before].start + index - container.start
-                self.twins.setdefault(index, self.twins.get(there, there))
-        self.containers = Containers(found)
+            before, there = first.setdefault(each, (number, start))
+            leaves = slice(start, start + container.count)
+            self._recurring[number] = container.make, leaves, before
+            container.make = _make_once
+            for index in range(container.count if before != number else 0):
+                twin = self.twins.get(there + index, there + index)
+                self.twins.setdefault(start + index, twin)
+
+    def _visit(
+        self, root: Any, give: Callable[[Container, Any, Any], Sequence[Any]]
+    ) -> tuple[list[Any], list[Placed]]:
+        """Go through the containers, and give something to each, and to each leaf.
+
+        Args:
+            root: What there is for the whole tree.
+            give: Gives what there is for each value of a container: from it, what it is made again
+                from, and what there is for it.
+
+        Returns:
+            What there is for each leaf; and each container, what there is for it, and the index of
+            its first leaf.
+        """
+        leaves = [root] * self.size
+        found: list[Placed] = []
+        waiting = [] if self.root is None else [(self.root, root, 0)]
+        for kept in self.kept:
+            container, own, start = waiting.pop()
+            found.append((container, own, start))
+            waiting += container.put(give(container, kept, own), start, leaves)
+        return leaves, found
 
     # -- names ------------------------------------------------------------------------------------
 
@@ -281,41 +271,40 @@ class Structure:
 
     def path_of(self, node: Node) -> str:
         """The path of a container that was opened as a `Node`."""
-        return next(
-            path
-            for path, kept in zip(self._spelled("$")[1], self.kept, strict=True)
-            if kept is node
-        )
+        places = zip(self._spelled("$")[1], self.kept, strict=True)
+        return next(path for (_, path, _), kept in places if kept is node)
 
-    def _spelled(self, root: str, spell: Callable[[str], str] = str) -> tuple[list[str], list[str]]:
-        """The path of each leaf, and of each container.
+    def _spelled(
+        self, root: str, spell: Callable[[str], str] | None = None
+    ) -> tuple[list[str], list[Placed]]:
+        """The path of each leaf, and each container with its path.
 
         Args:
             root: The path of the tree.
-            spell: How each step of a path is written.
+            spell: How each step of a path is written, if not as it is.
         """
-        leaves, inside = [root] * self.size, [root] * len(self.containers)
-        for number, container in enumerate(self.containers):
-            root = inside[number]
-            steps = container.opening.entries(self.kept[number], container.size)
-            container.put([root + spell(step) for step in steps], leaves, inside)
-        return leaves, inside
+
+        def give(container: Container, kept: Any, path: str) -> list[str]:
+            steps = container.entries(kept, container.size)
+            return [path + step for step in (steps if spell is None else map(spell, steps))]
+
+        return self._visit(root, give)
 
     def keys(self, tree: Any) -> list[tuple[Any, str] | None]:
         """For each leaf, the mapping that holds it in a tree of this structure, and its key there.
 
         ``None``: it is below no key that is a str, or the mapping takes no other.
         """
-        found: list[Any] = [None] * self.size
-        objects, none = [tree] * len(self.containers), [None] * len(self.containers)
-        for number, container in enumerate(self.containers):
-            x = objects[number]
+
+        def give(container: Container, _: Any, own: Any) -> list[Any]:
+            x = own[1]
+            keys = [None] * container.size
             if isinstance(x, MutableMapping) and len(x) == container.size:
-                held = [(x, key) if isinstance(key, str) else None for key in x]
-                container.put(held, found, [*none])
-            if container.inner:
-                container.put(values_of(x), [*none], objects)
-        return found
+                keys = [(x, key) if isinstance(key, str) else None for key in x]
+            values = _values_of(x) if container.inner else keys
+            return list(zip(keys, values, strict=True))
+
+        return [key for key, _ in self._visit((None, tree), give)[0]]
 
     # -- comparisons ------------------------------------------------------------------------------
 
@@ -325,21 +314,32 @@ class Structure:
 
     def is_like(self, other: Structure) -> bool:
         """Whether another tree has the same containers and attributes in the same places."""
-        return self.containers == other.containers and all(
-            mine is others or equal(_told(mine), _told(others))
-            for mine, others in zip(self.kept, other.kept, strict=True)
-        )
+        return self._has_containers_of(other) and self.has_alike(other.kept)
 
     def is_in_order_of(self, other: Structure) -> bool:
         """Whether another tree surely has its leaves in the same order, by a quick check."""
-        return self.containers == other.containers and labels_of(self.kept) == labels_of(other.kept)
+        return self._has_containers_of(other) and labels_of(self.kept) == labels_of(other.kept)
+
+    def _has_containers_of(self, other: Structure) -> bool:
+        if self.root is None or other.root is None:
+            return self.root is other.root
+        return self.root.is_like(other.root)
+
+    def has_alike(self, kept: Sequence[Any]) -> bool:
+        """Whether trees with these containers have their keys and attributes, in the same order.
+
+        Args:
+            kept: What the containers of the trees are made again from, of one after the other.
+        """
+        return all(
+            mine is other or equal(_told(mine), _told(other))
+            for mine, other in zip(cycle(self.kept), kept)
+        )
 
     def statics(self) -> dict[str, tuple[type, Any]]:
         """For each container, by its path: its type, and its attributes that are not values."""
         found = {}
-        for path, container, kept in zip(
-            self._spelled("$")[1], self.containers, self.kept, strict=True
-        ):
+        for (container, path, _), kept in zip(self._spelled("$")[1], self.kept, strict=True):
             if isinstance(kept, Node):
                 found[path] = container.kind, (kept.static, kept.registered)
             elif container.kind not in _ALIKE:
@@ -361,20 +361,25 @@ class Structure:
         """
         if len(leaves) != self.size:
             raise ValueError(f"{len(leaves)} leaves for a tree of {self.size}")
+        if self.root is None:
+            return leaves[0]
         kept = [*self.kept] if count is None else [_stacking(each, count) for each in self.kept]
-        made: dict[int, Made] = {}
-        for number, (first, make) in self._recurring.items():
-            container = self.containers[number]
-            own = leaves[container.start : container.stop]
-            kept[number] = make, kept[number], own, made.setdefault(first, [])
+        made: dict[int, list[tuple[Sequence[Any], Any]]] = {}
+        for number, (make, own, first) in self._recurring.items():
+            kept[number] = make, kept[number], leaves[own], made.setdefault(first, [])
         try:
-            return self.containers.rebuild(kept, leaves)
+            return self.root.rebuild(iter(kept), iter(leaves))
         except NotMadeError as failed:
-            error, path = failed.why, self._spelled("$")[1][failed.number]
-            kind = self.containers[failed.number].kind
+            error, container = failed.why, failed.container
+        except RecursionError as failed:
+            error, container = failed, self.root
+        if isinstance(error, RecursionError):
+            raise too_deep() from None
+        path = next(path for each, path, _ in self._spelled("$")[1] if each is container)
         if isinstance(error, ConversionError):
             raise at_path(error, path) from error
-        _note(error, f"raised when the {kind.__name__} at {path} was made again of its new values")
+        kind = container.kind.__name__
+        _note(error, f"raised when the {kind} at {path} was made again of its new values")
         raise error
 
 
@@ -384,7 +389,7 @@ def _stacking(kept: Any, count: int) -> Any:
     return kept if stack is None else kept._replace(rebuild=lambda values: stack(values, count))
 
 
-def _make_once(kept: Any, values: list[Any]) -> Any:
+def _make_once(kept: Any, values: Iterable[Any]) -> Any:
     """Make a container that recurs, unless it was made before.
 
     With other targets for each place its leaves may differ: then there are several of it.
@@ -405,8 +410,8 @@ def _told(kept: Any) -> Any:
     """What is equal for containers of one type that are alike, beside their values."""
     if isinstance(kept, Node):
         return [*kept.entries], kept.static, kept.registered
-    if isinstance(kept, dict):
-        return getattr(kept, "default_factory", None), list(kept)
+    if isinstance(kept, (dict, list)):  # the keys of a dict
+        return getattr(kept, "default_factory", None), [*kept]
     return kept
 
 
@@ -421,27 +426,25 @@ def labels_of(kept: Iterable[Any]) -> list[Any]:
 def _labels(kept: Any) -> list[Any] | None:
     if isinstance(kept, Node):
         return [*kept.entries]
-    if isinstance(kept, dict):
+    if isinstance(kept, (dict, list)):
         return [(type(key), key if type(key) in PLAIN else id(key)) for key in kept]
     return None
 
 
-def values_of(x: Any) -> list[Any]:
+def _values_of(x: Any) -> list[Any]:
     """The values of a container; none of a leaf."""
-    for opening in openings_of(type(x), [x]):
+    for opening in openings_of(type(x)):
         opened = opening.open(x)
         if opened is not None:
             return [*opened[1]]
     return []
 
 
-def without_values(kept: Any) -> Any:
-    """The same without the values of a tree, of which nothing is kept alive."""
+def without_values(kept: dict[Any, Any]) -> Any:
+    """What a dict is made again from, without the values, which are not to be kept alive."""
     if isinstance(kept, defaultdict):
         return defaultdict(kept.default_factory, dict.fromkeys(kept))
-    if isinstance(kept, dict):
-        return dict.fromkeys(kept)
-    return kept
+    return [*kept]
 
 
 def equal(x: Any, y: Any) -> bool:

@@ -9,25 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..errors import UnsupportedTypeError
+from ..backends.nodes import Node
 from ..host.numpy_dtypes import of_numpy
 from ..sequences import numbers
 from ..sequences.diagnostics import DEEPEST
-from .containers import PLAIN, openings_of
-from .structure import Container, Containers, Structure, without_values
+from .containers import PLAIN, may_open, openings_of
+from .structure import Container, Structure, too_deep, without_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Sequence
 
     from .containers import Opening
+    from .leaves import LeafRule
 
-    Found = tuple[int, Any, Opening, Any, Collection[Any]]
 
+__all__ = ["columns_alike", "is_row", "take_apart"]
 
-__all__ = ["is_row", "take_apart"]
-
-_DEEPEST = 1000
-"""The deepest nesting of containers."""
 _LEAVES: set[type] = set(PLAIN)
 """Types that are known not to be containers."""
 
@@ -59,7 +56,6 @@ def take_apart(
     *,
     sharing: bool = False,
     rows: bool = False,
-    like: tuple[list[Any], Structure] | None = None,
 ) -> tuple[list[Any], Structure]:
     """The leaves of a tree in order, and its structure.
 
@@ -68,165 +64,138 @@ def take_apart(
         chosen: Whether an object is a leaf although it may be a container.
         sharing: Whether a container that occurs twice is also rebuilt as one object.
         rows: Whether a plain list of numbers below a key is a leaf.
-        like: What this gave for another tree with the same keywords; of such a tree it is known how
-            it is opened. Not beside `sharing`.
 
     Raises:
         UnsupportedTypeError: It contains itself, or is nested too deep.
     """
-    if like is not None and chosen is None:
-        found = _take_as(tree, *like, rows=rows)
-        if found is not None:
-            return found
-    walk = _Walk(chosen, rows=rows)
-    walk.run(tree)
-    containers = Containers(walk.containers())
-    leaves = [tree] * containers.size
-    inside = [tree] * len(containers)
-    for container, values in zip(containers, walk.values, strict=True):
-        container.put(values, leaves, inside)
-    kept = [*map(without_values, walk.kept)]
-    return leaves, Structure(containers, kept, [*map(id, walk.objects)] if sharing else ())
+    walk = _Walk(chosen, rows=rows, fields=chosen is not None)
+    walk.take(tree)
+    if not walk.fields and any(may_open(kind, walk.leaves) for kind in walk.arrays):
+        walk = _Walk(chosen, rows=rows, fields=True)
+        walk.take(tree)
+    return walk.leaves, Structure(walk.root, walk.kept, walk.ids if sharing else ())
 
 
-def _take_as(
-    tree: Any, before: list[Any], structure: Structure, *, rows: bool
-) -> tuple[list[Any], Structure] | None:
-    """A tree with the containers of another one; ``None`` if it has others."""
+def columns_alike(
+    trees: Sequence[Any], before: list[Any], structure: Structure, rule: LeafRule, *, rows: bool
+) -> list[list[Any]] | None:
+    """The leaves of trees that are like another one; ``None`` if one is not, or may not be.
+
+    Args:
+        trees: The trees.
+        before: The leaves of the other one.
+        structure: Its structure.
+        rule: The rule for which leaves are converted.
+        rows: As for `take_apart`.
+    """
     leaves: list[Any] = []
     kept: list[Any] = []
-    if not structure.containers.take(tree, leaves, kept, []):
+    root = structure.root
+    if root is None:
+        leaves += trees
+    elif not all(root.take(tree, leaves, kept, []) for tree in trees):
         return None
-    kinds = set(map(type, leaves)) - _LEAVES
-    if rows and list in kinds:
-        kinds.remove(list)
-        for leaf, other in zip(leaves, before, strict=True):
-            # Only there it is known to be below a key.
-            if type(leaf) is list and not (type(other) is list and is_row(leaf)):
-                return None
-    if any(openings_of(kind, leaves) for kind in kinds):
+    statics = [each.static for each in kept if isinstance(each, Node) and each.static]
+    if not structure.has_alike(kept) or (rule.refuses and not all(map(rule.is_free, statics))):
         return None
-    return leaves, Structure(structure.containers, [*map(without_values, kept)])
+    columns = [leaves[index :: structure.size] for index in range(structure.size)]
+    for column, leaf in zip(columns, before, strict=True):
+        kinds = set(map(type, column))
+        if rows and type(leaf) is list and all(is_row(x) for x in column if type(x) is list):
+            kinds.discard(list)  # elsewhere it is not known to be below a key
+        if not kinds <= _LEAVES and any(may_open(kind, column) for kind in kinds):
+            return None
+    return columns
 
 
 class _Walk:
-    """Finds the containers of a tree. One has a lower number than those inside it.
+    """Takes a tree apart.
 
     Args:
         chosen: Whether an object is a leaf although it may be a container.
         rows: Whether a plain list of numbers below a key is a leaf.
+        fields: Whether arrays are opened that have fields. Most trees have none.
     """
 
-    def __init__(self, chosen: Callable[[Any], bool] | None, *, rows: bool) -> None:
+    def __init__(self, chosen: Callable[[Any], bool] | None, *, rows: bool, fields: bool) -> None:
         self._chosen = chosen
         self._rows = rows
-        self._known: dict[type, tuple[Opening, ...]] = {}
-        self.objects: list[Any] = []
+        self.fields = fields
+        self.leaves: list[Any] = []
+        self.root: Container | None = None
         self.kept: list[Any] = []
-        self.values: list[Collection[Any]] = []
-        self._openings: list[Opening] = []
-        self._inner: list[list[tuple[int, int]]] = []
-        self._around: list[int] = []
-        """The number of the container around each."""
+        """What each container is made again from. One comes before those inside it."""
+        self.ids: list[int] = []
+        """The `id` of each."""
+        self.arrays: set[type] = set()
+        """Types of leaves that may have fields."""
+        self._known: dict[type, tuple[Opening, ...]] = {}
+        self._around: set[int] = set()
 
-    def run(self, tree: Any) -> None:
-        """Find the containers of a tree.
+    def take(self, tree: Any) -> None:
+        """Take a tree apart.
 
         Raises:
             UnsupportedTypeError: It contains itself, or is nested too deep.
         """
-        met: set[int] = set()
-        waiting = [(-1, 0, found) for found in self._inside([tree], None)]
-        while waiting:
-            around, depth, (at, x, opening, kept, values) = waiting.pop()
-            number = len(self.objects)
-            if depth == _DEEPEST or (
-                id(x) in met and any(x is each for each in self._path(around))
-            ):
-                raise UnsupportedTypeError(
-                    "This tree contains itself, or is nested too deep.", None
-                )
-            met.add(id(x))
-            if around >= 0:
-                self._inner[around].append((at, number))
-            self.objects.append(x)
-            self.kept.append(kept)
-            self.values.append(values)
-            self._openings.append(opening)
-            self._inner.append([])
-            self._around.append(around)
-            waiting += [(number, depth + 1, found) for found in self._inside(values, x)][::-1]
+        is_leaf = self._chosen is not None and self._chosen(tree)
+        opened = None if is_leaf or not self._may_open([tree]) else self._opened(tree)
+        if opened is None:
+            self.leaves.append(tree)
+            return
+        try:
+            self.root = self._container(tree, *opened)
+        except RecursionError:
+            raise too_deep() from None
 
-    def _path(self, number: int) -> Iterator[Any]:
-        """A container, and those around it."""
-        while number >= 0:
-            yield self.objects[number]
-            number = self._around[number]
-
-    def _inside(self, values: Collection[Any], around: Any) -> list[Found]:
-        """Those of the values of a container that are containers, each opened."""
-        chosen = self._chosen
-        openings = {
-            kind: found
-            for kind in set(map(type, values)) - _LEAVES
-            if (found := self._openings_of(kind, values))
-        }
-        if not openings and chosen is None:
-            return []
-        rows = self._rows and isinstance(around, Mapping)
-        result: list[Found] = []
-        for at, value in enumerate(values):
-            if chosen is not None and chosen(value):
+    def _may_open(self, values: Collection[Any]) -> bool:
+        """Whether some of the values may be containers."""
+        kinds = set(map(type, values))
+        if kinds <= _LEAVES:
+            return False
+        known = self._known
+        for kind in kinds - known.keys():
+            if not self.fields and issubclass(kind, (np.ndarray, np.void)):
+                known[kind] = ()
+                self.arrays.add(kind)
                 continue
-            kind = type(value)
-            if kind not in openings or (rows and kind is list and is_row(value)):
-                continue
-            for opening in openings[kind]:
-                opened = opening.open(value)
-                if opened is not None:
-                    result.append((at, value, opening, *opened))
-                    break
-        return result
-
-    def _openings_of(self, kind: type, values: Collection[Any]) -> tuple[Opening, ...]:
-        if issubclass(kind, (np.ndarray, np.void)):
-            return openings_of(kind, values)  # depends on their dtypes
-        found = self._known.get(kind)
-        if found is None:
-            found = self._known[kind] = openings_of(kind, values)
-            if not found and registry.is_known_tensor(kind):
+            known[kind] = openings_of(kind)
+            if registry.is_known_tensor(kind) and not known[kind]:
                 _LEAVES.add(kind)
-        return found
+        return any(map(known.get, kinds))
 
-    def containers(self) -> list[Container]:
-        """The containers, as they are in every tree of this structure."""
-        counts: list[int] = [0] * len(self.objects)
-        for number in reversed(range(len(counts))):
-            inner = self._inner[number]
-            counts[number] = len(self.values[number]) - len(inner)
-            counts[number] += sum([counts[each] for _, each in inner])
-        starts = [0] * len(counts)
-        found = []
-        for number, count in enumerate(counts):
-            size, start, after = len(self.values[number]), starts[number], 0
-            pieces = []
-            for at, inner in (*self._inner[number], (size, -1)):
-                if at > after:
-                    pieces.append((after, at, start, start + at - after))
-                start += at - after
-                after = at + 1
-                if inner >= 0:
-                    starts[inner] = start
-                    start += counts[inner]
-            found.append(
-                Container(
-                    type(self.objects[number]),
-                    self._openings[number],
-                    size,
-                    tuple(self._inner[number]),
-                    starts[number],
-                    starts[number] + count,
-                    tuple(pieces),
-                )
-            )
-        return found
+    def _opened(self, x: Any) -> tuple[Opening, Any, Collection[Any]] | None:
+        """How an object is opened, what it is made again from, and its values."""
+        for opening in self._known.get(type(x), ()):
+            opened = opening.open(x)
+            if opened is not None:
+                return opening, *opened
+        return None
+
+    def _container(self, x: Any, opening: Opening, kept: Any, values: Collection[Any]) -> Container:
+        """Take a container apart, and those inside it."""
+        leaves, chosen, size = self.leaves, self._chosen, len(values)
+        self.kept.append(without_values(kept) if isinstance(kept, dict) else kept)
+        self.ids.append(id(x))
+        if not self._may_open(values) and chosen is None:
+            leaves += values
+            return Container(type(x), opening, size, ())
+        inner: list[tuple[int, Container]] = []
+        rows = self._rows and isinstance(x, Mapping)
+        self._around.add(id(x))
+        openings = self._known
+        for at, value in enumerate(values):
+            is_leaf = chosen(value) if chosen is not None else not openings.get(type(value))
+            opened = None if is_leaf or (rows and _is_row(value)) else self._opened(value)
+            if opened is None:
+                leaves.append(value)
+                continue
+            if id(value) in self._around:
+                raise too_deep()
+            inner.append((at, self._container(value, *opened)))
+        self._around.discard(id(x))
+        return Container(type(x), opening, size, tuple(inner))
+
+
+def _is_row(x: Any) -> bool:
+    return type(x) is list and is_row(x)
