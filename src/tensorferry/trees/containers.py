@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     Opened = tuple[Any, Collection[Any]]
 
 __all__ = [
+    "BUILT_IN",
     "PLAIN",
     "Opening",
     "is_tuple_with_a_constructor",
@@ -51,7 +52,6 @@ __all__ = [
     "may_hold",
     "may_open",
     "open_attributes",
-    "open_structured",
     "opener_of",
     "openers_of",
     "openings_of",
@@ -130,18 +130,11 @@ def _mirror(x: dict[Any, Any], result: dict[Any, Any]) -> None:
                 result.__dict__[name] = dict.__getitem__(result, name)
 
 
-def _open_user_dict(x: UserDict[Any, Any]) -> Node:
-    data: Any = x.data
-    return _open_data(x, _open_dict(data) if isinstance(data, dict) else _open_mapping(data))
-
-
-def _open_user_list(x: UserList[Any]) -> Node:
-    data: Any = x.data
-    return _open_data(x, _open_list(data) if isinstance(data, list) else _open_tuple(tuple(data)))
-
-
-def _open_data(x: Any, inside: Node) -> Node:
+def _open_data(x: UserDict[Any, Any] | UserList[Any]) -> Node:
     """Open an object that keeps its values in a container, its attribute ``data``."""
+    data: Any = x.data
+    opener: Any = opener_of(type(data))
+    inside: Node = opener(data)
 
     def rebuild(values: Sequence[Any]) -> Any:
         result = shallow_copy(x)
@@ -281,33 +274,14 @@ def shallow_copy(x: Any) -> Any:
     attributes = getattr(x, "__dict__", None)
     if attributes and attributes is not x:
         result.__dict__.update(attributes)
-    names, slots = _class_attributes(kind)
-    for name in names:
+    members = _attributes_of(kind)
+    for name in members.cached:
         getattr(result, "__dict__", {}).pop(name, None)  # a cached result of the old values
-    for slot in slots:
+    for slot in members.every_slot:
         # Through the slot, because a frozen class refuses attributes. Some slots may not be set.
         with suppress(AttributeError, TypeError):
             slot.__set__(result, slot.__get__(x))
     return result
-
-
-def _class_attributes(kind: type) -> tuple[tuple[str, ...], tuple[MemberDescriptorType, ...]]:
-    """The names of a class's cached properties, and its slots."""
-    found = _of_classes.get(kind)
-    if found is None:
-        members = [item for each in kind.__mro__ for item in vars(each).items()]
-        names = tuple([name for name, held in members if isinstance(held, cached_property)])
-        slots = tuple([held for _, held in members if isinstance(held, MemberDescriptorType)])
-        found = _of_classes[kind] = names, slots
-    return found
-
-
-_of_classes: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
-
-
-def open_structured(x: np.ndarray[Any, Any]) -> Node:
-    """Open a structured array, or one element of it, as a dict of its fields, which are views."""
-    return as_dict({name: np.asarray(x)[name] for name in x.dtype.names or ()})
 
 
 def _copied(x: Any) -> Any:
@@ -329,10 +303,10 @@ def _copied(x: Any) -> Any:
 
 _OPENERS: dict[type, Callable[[Any], Node]] = {
     dict: _open_dict,
-    UserDict: _open_user_dict,
+    UserDict: _open_data,
     MappingProxyType: _open_mapping,
     list: _open_list,
-    UserList: _open_user_list,
+    UserList: _open_data,
     deque: _open_deque,
     tuple: _open_tuple,
     SimpleNamespace: _open_namespace,
@@ -360,7 +334,24 @@ _OF_PLAIN = frozenset(
     {itertools.count, *(type(iter(x)) for x in (range(0), range(2**64), "", "é", b"", bytearray()))}
 )
 """Iterators whose elements are certainly not tensors."""
-_Attributes = tuple[GetSetDescriptorType | None, tuple[tuple[str, MemberDescriptorType], ...]]
+
+
+class _Attributes(NamedTuple):
+    """What a type's objects have.
+
+    Args:
+        held: What gives the ``__dict__``, if there is one.
+        slots: What gives the attributes that are not in it, by name.
+        every_slot: The same, and those of classes in C.
+        cached: The names of cached properties.
+    """
+
+    held: GetSetDescriptorType | None
+    slots: list[tuple[str, MemberDescriptorType]]
+    every_slot: list[MemberDescriptorType]
+    cached: list[str]
+
+
 _known: WeakKeyDictionary[type, _Attributes] = WeakKeyDictionary()
 _LEVELS = 4
 """The attributes of the object, and three levels below."""
@@ -376,7 +367,7 @@ def may_hold(kind: type) -> bool:
         return False
     if is_used_up(kind):
         return True
-    found, slots = _attributes_of(kind)
+    found, slots, *_ = _attributes_of(kind)
     return found is not None or bool(slots) or issubclass(kind, (dict, *_ROWS))
 
 
@@ -447,7 +438,7 @@ def _held(x: Any) -> Iterator[tuple[Any, Any, Callable[[Any], str]]]:
         rows = list(base.__iter__(x))
         if not PLAIN.issuperset(map(type, rows)):
             yield from ((index, value, _item) for index, value in enumerate(rows))
-    attributes, slots = _attributes_of(kind)
+    attributes, slots, *_ = _attributes_of(kind)
     if attributes is not None:
         yield from ((name, value, attribute) for name, value in list(attributes.__get__(x).items()))
     for name, slot in slots:
@@ -463,21 +454,24 @@ def _item(key: Any) -> str:
 
 
 def _attributes_of(kind: type) -> _Attributes:
-    """The descriptors that give the ``__dict__`` and the slots of a type's objects."""
+    """What gives the ``__dict__`` and the slots of a type's objects; and its cached properties."""
     known = _known.get(kind)
     if known is not None:
         return known
-    held = next((vars(base)["__dict__"] for base in kind.__mro__ if "__dict__" in vars(base)), None)
-    slots = [
-        (name, slot)
-        for base in kind.__mro__
-        if "__slots__" in vars(base) or base in _WITH_MEMBERS
-        for name, slot in vars(base).items()
-        if isinstance(slot, MemberDescriptorType)
-    ]
-    # A property with this name would run code.
-    found = held if isinstance(held, GetSetDescriptorType) else None, tuple(slots)
-    _known[kind] = found
+    members = [(base, *each) for base in kind.__mro__ for each in vars(base).items()]
+    held = next((each for _, name, each in members if name == "__dict__"), None)
+    slots = [each for each in members if isinstance(each[2], MemberDescriptorType)]
+    found = _known[kind] = _Attributes(
+        # A property with this name would run code.
+        held if isinstance(held, GetSetDescriptorType) else None,
+        [
+            (n, slot)
+            for base, n, slot in slots
+            if "__slots__" in vars(base) or base in _WITH_MEMBERS
+        ],
+        [slot for *_, slot in slots],
+        [name for _, name, each in members if isinstance(each, cached_property)],
+    )
     return found
 
 
@@ -500,10 +494,11 @@ def openers_of(kind: type, leaves: Collection[Any]) -> tuple[Opener, ...]:
 
 
 def _open_fields(x: Any) -> Node | None:
+    """Open a structured array, or one element of it, as a dict of its fields, which are views."""
     # A masked array stays a leaf, and is refused with the message for masked arrays.
     if x.dtype.names is None or has_masked(x):
         return None
-    return open_structured(x)
+    return as_dict({name: np.asarray(x)[name] for name in x.dtype.names})
 
 
 _FIELDS: tuple[Opener, ...] = (_open_fields,)
@@ -588,7 +583,7 @@ class Opening(NamedTuple):
 
 def openings_of(kind: type) -> tuple[Opening, ...]:
     """How objects of a type may be opened, in order; nothing if they are surely leaves."""
-    found = _OPENINGS.get(kind)
+    found = BUILT_IN.get(kind)
     if found is not None:
         return found
     openers, may_be_registered = _of_class(kind)
@@ -668,7 +663,7 @@ def _entries_of_list(_: object, count: int) -> Sequence[str]:
     return Entries(range(count), item)
 
 
-_OPENINGS: dict[type, tuple[Opening, ...]] = {
+BUILT_IN: dict[type, tuple[Opening, ...]] = {
     dict: (Opening(_open_copy, _make_dict, _entries_of_dict),),
     OrderedDict: (
         Opening(_open_ordered, _make_ordered, _entries_of_dict),

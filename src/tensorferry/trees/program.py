@@ -13,11 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..backends import fast_paths, registry
-from ..backends.base import Backend
 from ..backends.nodes import Node
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
+from ..core.places import one_of_each
 from ..errors import ConversionError
 from ..execution import run
 from ..execution.groups import AT_ONCE, Groups, LeafPart, some_of
@@ -224,7 +224,7 @@ class Programs:
             return None  # a table has a faster way
         leaves, structure = take_apart(tree)
         kinds = list(map(type, leaves))
-        answers = {kind: self._answer(kind, leaf) for kind, leaf in zip(kinds, leaves, strict=True)}
+        answers = {kind: self._answer(kind, leaf) for kind, leaf in one_of_each(leaves).items()}
         if None in answers.values() or (structure.root is None and answers[type(tree)] is not True):
             return None
         places: list[int] = []
@@ -234,11 +234,8 @@ class Programs:
             answer = answers[kind]
             if answer is UNKNOWN:
                 unknown.append(place)
-            elif isinstance(answer, Backend):
-                if answer.is_text(leaf):
-                    texts.append((place, answer.is_text))
-                else:
-                    places.append(place)
+            elif answer is not True and answer and answer.is_text(leaf):
+                texts.append((place, answer.is_text))
             elif answer:
                 places.append(place)
         names: list[str] = []

@@ -49,7 +49,7 @@ class Container:
         self.opened, self.make, self.entries = opening
         self.size = size
         self.inner = inner
-        self.count = size - len(inner) + sum([each.count for _, each in inner])
+        self.count: int = size + sum([each.count - 1 for _, each in inner]) if inner else size
         """The number of leaves inside it."""
 
     def take(self, x: Any, leaves: list[Any], kept: list[Any], met: list[int]) -> bool:
@@ -196,9 +196,8 @@ class Structure:
     def _find_twins(self, ids: Sequence[int]) -> None:
         occurrences = Counter(ids)
         first: dict[int, tuple[int, int]] = {}
-        for number, (each, (container, _, start)) in enumerate(
-            zip(ids, self._visit(None, lambda found, *_: [None] * found.size)[1], strict=True)
-        ):
+        pairs = zip(ids, self.containers(), strict=True)
+        for number, (each, (container, start)) in enumerate(pairs):
             # Python has only one empty tuple, so its occurrences do not count.
             if occurrences[each] == 1 or (container.kind is tuple and not container.size):
                 continue
@@ -209,6 +208,11 @@ class Structure:
             for index in range(container.count if before != number else 0):
                 twin = self.twins.get(there + index, there + index)
                 self.twins.setdefault(start + index, twin)
+
+    def containers(self) -> list[tuple[Container, int]]:
+        """Each container, and the index of its first leaf. One comes before those inside it."""
+        found = self._visit(None, lambda container, *_: [None] * container.size)[1]
+        return [(container, start) for container, _, start in found]
 
     def _visit(
         self, root: Any, give: Callable[[Container, Any, Any], Sequence[Any]]
@@ -272,7 +276,7 @@ class Structure:
     def path_of(self, node: Node) -> str:
         """The path of a container that was opened as a `Node`."""
         places = zip(self._spelled("$")[1], self.kept, strict=True)
-        return next(path for (_, path, _), kept in places if kept is node)
+        return next(str(path) for (_, path, _), kept in places if kept is node)
 
     def _spelled(
         self, root: str, spell: Callable[[str], str] | None = None
@@ -298,7 +302,7 @@ class Structure:
 
         def give(container: Container, _: Any, own: Any) -> list[Any]:
             x = own[1]
-            keys = [None] * container.size
+            keys: list[tuple[Any, str] | None] = [None] * container.size
             if isinstance(x, MutableMapping) and len(x) == container.size:
                 keys = [(x, key) if isinstance(key, str) else None for key in x]
             values = _values_of(x) if container.inner else keys

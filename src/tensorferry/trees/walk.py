@@ -13,7 +13,7 @@ from ..backends.nodes import Node
 from ..host.numpy_dtypes import of_numpy
 from ..sequences import numbers
 from ..sequences.diagnostics import DEEPEST
-from .containers import PLAIN, may_open, openings_of
+from .containers import BUILT_IN, PLAIN, may_open, openings_of
 from .structure import Container, Structure, too_deep, without_values
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def take_apart(
     Raises:
         UnsupportedTypeError: It contains itself, or is nested too deep.
     """
-    walk = _Walk(chosen, rows=rows, fields=chosen is not None)
+    walk = _Walk(chosen, sharing=sharing, rows=rows, fields=chosen is not None)
     walk.take(tree)
     if not walk.fields and any(may_open(kind, walk.leaves) for kind in walk.arrays):
-        walk = _Walk(chosen, rows=rows, fields=True)
+        walk = _Walk(chosen, sharing=sharing, rows=rows, fields=True)
         walk.take(tree)
-    return walk.leaves, Structure(walk.root, walk.kept, walk.ids if sharing else ())
+    return walk.leaves, Structure(walk.root, walk.kept, walk.ids)
 
 
 def columns_alike(
@@ -91,6 +91,8 @@ def columns_alike(
     leaves: list[Any] = []
     kept: list[Any] = []
     root = structure.root
+    if rows and any(container.kind is list for container, _ in structure.containers()[1:]):
+        return None  # in another tree there may be a list of numbers
     if root is None:
         leaves += trees
     elif not all(root.take(tree, leaves, kept, []) for tree in trees):
@@ -113,12 +115,21 @@ class _Walk:
 
     Args:
         chosen: Whether an object is a leaf although it may be a container.
+        sharing: Whether the `id` of each container is kept in `ids`.
         rows: Whether a plain list of numbers below a key is a leaf.
         fields: Whether arrays are opened that have fields. Most trees have none.
     """
 
-    def __init__(self, chosen: Callable[[Any], bool] | None, *, rows: bool, fields: bool) -> None:
+    def __init__(
+        self,
+        chosen: Callable[[Any], bool] | None,
+        *,
+        sharing: bool,
+        rows: bool,
+        fields: bool,
+    ) -> None:
         self._chosen = chosen
+        self._sharing = sharing
         self._rows = rows
         self.fields = fields
         self.leaves: list[Any] = []
@@ -126,10 +137,9 @@ class _Walk:
         self.kept: list[Any] = []
         """What each container is made again from. One comes before those inside it."""
         self.ids: list[int] = []
-        """The `id` of each."""
         self.arrays: set[type] = set()
         """Types of leaves that may have fields."""
-        self._known: dict[type, tuple[Opening, ...]] = {}
+        self._known = BUILT_IN.copy()
         self._around: set[int] = set()
 
     def take(self, tree: Any) -> None:
@@ -153,16 +163,21 @@ class _Walk:
         kinds = set(map(type, values))
         if kinds <= _LEAVES:
             return False
-        known = self._known
-        for kind in kinds - known.keys():
-            if not self.fields and issubclass(kind, (np.ndarray, np.void)):
-                known[kind] = ()
-                self.arrays.add(kind)
-                continue
-            known[kind] = openings_of(kind)
-            if registry.is_known_tensor(kind) and not known[kind]:
-                _LEAVES.add(kind)
-        return any(map(known.get, kinds))
+        known, found = self._known, False
+        for kind in kinds:
+            if kind not in known:
+                known[kind] = self._openings_of(kind)
+            found = found or bool(known[kind])
+        return found
+
+    def _openings_of(self, kind: type) -> tuple[Opening, ...]:
+        if not self.fields and issubclass(kind, (np.ndarray, np.void)):
+            self.arrays.add(kind)
+            return ()
+        found = openings_of(kind)
+        if not found and registry.is_known_tensor(kind):
+            _LEAVES.add(kind)
+        return found
 
     def _opened(self, x: Any) -> tuple[Opening, Any, Collection[Any]] | None:
         """How an object is opened, what it is made again from, and its values."""
@@ -176,7 +191,8 @@ class _Walk:
         """Take a container apart, and those inside it."""
         leaves, chosen, size = self.leaves, self._chosen, len(values)
         self.kept.append(without_values(kept) if isinstance(kept, dict) else kept)
-        self.ids.append(id(x))
+        if self._sharing:
+            self.ids.append(id(x))
         if not self._may_open(values) and chosen is None:
             leaves += values
             return Container(type(x), opening, size, ())
