@@ -50,6 +50,34 @@ for thing in ({1}, "text", None, object()):
     assert not found & set(FRAMEWORKS), found
 
 
+def test_trees_load_optree_only_if_somebody_registers_a_class_with_it():
+    """It takes 20 ms in the first call; before it has been loaded, nothing is registered with it."""
+    survives(
+        """
+import sys, collections, dataclasses, numpy as np, tensorferry as ferry
+@dataclasses.dataclass
+class Box:
+    held: object
+class Own:
+    def __init__(self, held): self.held = held
+x, own = np.ones(2), Own(np.ones(1))
+tree = {"a": [x, (x, collections.deque([x]))], "b": Box(collections.OrderedDict(x=x)), "own": own}
+for function in (ferry.describe_tree, ferry.snapshot, lambda tree: ferry.explain_tree(tree, "numpy", unknown="keep")):
+    try:
+        function(tree)
+    except ferry.UnsupportedTypeError:
+        pass
+ferry.convert_tree(tree, "list", unknown="keep")
+ferry.collate([tree["b"], tree["b"]], "numpy")
+assert "optree" not in sys.modules
+import optree
+from optree.registry import __GLOBAL_NAMESPACE as everywhere
+optree.register_pytree_node(Own, lambda own: ((own.held,), None), lambda _, values: Own(*values), namespace=everywhere)
+assert ferry.convert_tree(tree, "list")["own"].held == [1.0]
+"""
+    )
+
+
 def test_plain_arrays_load_no_masked_arrays():
     """NumPy loads `numpy.ma` where its name is first used, 10 ms in what may be the first call of a process."""
     survives(

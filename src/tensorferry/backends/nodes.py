@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ..hints import Hint
 
@@ -43,6 +43,9 @@ class Entries(Sequence[str]):
         if isinstance(index, slice):
             return [self._spell(key) for key in self._keys[index]]
         return self._spell(self._keys[index])
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._spell, self._keys)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and [*self] == [*other]

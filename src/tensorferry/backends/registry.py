@@ -25,7 +25,7 @@ from . import fast_paths
 from .table import OWNERS, ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..errors import UnknownFrameworkError
     from .base import Backend
@@ -339,7 +339,7 @@ def is_known_tensor(kind: type) -> bool:
 def is_tensor(kind: type) -> bool:
     """Whether objects of this type are tensors of a framework, with memory."""
     try:
-        owner = _owner(kind)
+        owner = _owner(kind, kind.__mro__[:-1])  # as an `object` nothing is one
     except UnsupportedTypeError:
         return False
     return owner is not None and owner.capabilities.memory.exists
@@ -371,14 +371,18 @@ def backend_that_knows(kind: type) -> Backend | None:
     return None
 
 
-def _owner(kind: type) -> Backend | None:
+def _owner(kind: type, bases: Sequence[type] | None = None) -> Backend | None:
     """The backend that claims a type, with its framework loaded; ``None`` if none does.
+
+    Args:
+        kind: The type.
+        bases: The classes whose backends are asked; ``None``: it and all its bases.
 
     Raises:
         UnsupportedTypeError: The type belongs to a framework, but is not a tensor that can be
             converted.
     """
-    for base in kind.__mro__:
+    for base in kind.__mro__ if bases is None else bases:
         owner = _owner_of(base.__module__.partition(".")[0])
         if owner is None:
             continue

@@ -25,7 +25,7 @@ from ..sequences.reader import NewArray
 from ..trees.containers import PLAIN, openers_of
 from ..trees.failures import raise_all, refuse_unknown_name
 from ..trees.structure import Structure, at_path, equal
-from ..trees.walk import Walk, is_row, take_apart
+from ..trees.walk import columns_alike, is_row, take_apart
 from .padding import NOT_PADDED, Padding
 from .stacking import ColumnPlan, Columns, NotRowsError
 
@@ -60,10 +60,6 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
     if isinstance(samples[0], UNCALLED):
         rule.check(_ONE_LEAF, samples[:1])
     chosen, rows = rule.chosen, rule.takes_rows
-    leaves, structure = Walk(chosen, rows=rows).take_values(samples)
-    one = structure.one_of_many()
-    if one is not None:
-        return [leaves[index :: one.size] for index in range(one.size)], one
     first, structure = take_apart(samples[0], chosen, rows=rows)
     rule.check(structure, first)
     for node in structure.nodes():
@@ -72,6 +68,10 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
             why, hint = node.no_batch
             placed_hint = Hint.of(hint).at(f"sample{path[1:]}")
             raise at_path(UnsupportedTypeError(why, placed_hint), path)
+    if chosen is None:
+        columns = columns_alike(samples, first, structure, rule, rows=rows)
+        if columns is not None:
+            return columns, structure
     columns = [[leaf] for leaf in first]
     for number, sample in enumerate(samples[1:], 1):
         found, other = take_apart(sample, chosen, rows=rows)
@@ -541,10 +541,7 @@ class Collation:
 
     def _keys(self, tree: Any) -> list[tuple[Any, str] | None]:
         """For each leaf, the mapping that holds it, and its key there: see `Structure.keys`."""
-        keys = self._structure.flat_keys
-        if keys is None:
-            return list(self._structure.keys(tree))
-        return [(tree, key) if isinstance(key, str) else None for key in keys]
+        return self._structure.keys(tree)
 
     def _put_marks(self, batch: Any, marks: Sequence[tuple[int, str, Any]]) -> None:
         places = self._keys(batch)

@@ -437,7 +437,7 @@ for _function in (untraced, call_for):
 def _conversion() -> Any:
     """The module that converts trees.
 
-    It is imported here because it imports optree, which takes time.
+    It is imported here because most trees are converted without it.
     """
     from . import conversion
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import sys
-from collections import OrderedDict, UserDict, UserList, deque
+from collections import OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -28,26 +28,33 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..backends import registry
+from ..backends.base import Backend
 from ..backends.nodes import Entries, Node, as_dict, attribute, item
 from ..core.info import TensorInfo
+from ..core.named_tuple import NamedTuple
 from ..errors import UnsupportedTypeError, an
 from ..host.masked import has_masked
 from . import libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence, Sized
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 
     Opener = Callable[[Any], Node | None]
+    Opened = tuple[Any, Collection[Any]]
 
 __all__ = [
+    "BUILT_IN",
     "PLAIN",
+    "Opening",
     "is_tuple_with_a_constructor",
     "is_used_up",
+    "make_node",
     "may_hold",
+    "may_open",
     "open_attributes",
-    "open_structured",
     "opener_of",
     "openers_of",
+    "openings_of",
     "other_attributes",
     "shallow_copy",
     "tensor_inside",
@@ -62,17 +69,25 @@ __all__ = [
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
     """The function that opens objects of a type; ``None`` if they are not containers."""
-    for base, opener in _OPENERS:
-        if issubclass(kind, base):
-            return opener
+    for base in kind.__mro__:
+        if base in _OPENERS:
+            return _OPENERS[base]
+    if issubclass(kind, Mapping):
+        return _open_mapping
     argparse: Any = sys.modules.get("argparse")
     if argparse is not None and issubclass(kind, argparse.Namespace):
         return _open_namespace
+    names = _names_of_fields(kind)
+    return None if names is None else partial(open_attributes, names=names)
+
+
+def _names_of_fields(kind: type) -> tuple[str, ...] | None:
+    """The names of the fields of a dataclass, or of a class of attrs; ``None`` for others."""
     if is_dataclass(kind):
-        return _open_dataclass
-    if hasattr(kind, "__attrs_attrs__"):
-        return _open_attrs
-    return None
+        found: Any = fields(kind)
+    else:
+        found = getattr(kind, "__attrs_attrs__", None)
+    return None if found is None else tuple([field.name for field in found])
 
 
 def _open_dict(x: dict[Any, Any]) -> Node:
@@ -115,18 +130,11 @@ def _mirror(x: dict[Any, Any], result: dict[Any, Any]) -> None:
                 result.__dict__[name] = dict.__getitem__(result, name)
 
 
-def _open_user_dict(x: UserDict[Any, Any]) -> Node:
-    data: Any = x.data
-    return _open_data(x, _open_dict(data) if isinstance(data, dict) else _open_mapping(data))
-
-
-def _open_user_list(x: UserList[Any]) -> Node:
-    data: Any = x.data
-    return _open_data(x, _open_list(data) if isinstance(data, list) else _open_tuple(tuple(data)))
-
-
-def _open_data(x: Any, inside: Node) -> Node:
+def _open_data(x: UserDict[Any, Any] | UserList[Any]) -> Node:
     """Open an object that keeps its values in a container, its attribute ``data``."""
+    data: Any = x.data
+    opener: Any = opener_of(type(data))
+    inside: Node = opener(data)
 
     def rebuild(values: Sequence[Any]) -> Any:
         result = shallow_copy(x)
@@ -223,14 +231,6 @@ def _open_namespace(x: Any) -> Node:
     return open_attributes(x, list(vars(x)))
 
 
-def _open_dataclass(x: Any) -> Node:
-    return open_attributes(x, [field.name for field in fields(x)])
-
-
-def _open_attrs(x: Any) -> Node:
-    return open_attributes(x, [field.name for field in type(x).__attrs_attrs__])
-
-
 def open_attributes(x: Any, names: Sequence[str]) -> Node:
     """Open an object as a container of some of its attributes, without those that are not set."""
     present = [name for name in names if hasattr(x, name)]
@@ -243,9 +243,7 @@ def open_attributes(x: Any, names: Sequence[str]) -> Node:
         return result
 
     values = [getattr(x, name) for name in present]
-    return Node(
-        [attribute(name) for name in present], values, rebuild, other_attributes(x, present)
-    )
+    return Node(Entries(present, attribute), values, rebuild, other_attributes(x, present))
 
 
 def other_attributes(x: Any, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -276,33 +274,14 @@ def shallow_copy(x: Any) -> Any:
     attributes = getattr(x, "__dict__", None)
     if attributes and attributes is not x:
         result.__dict__.update(attributes)
-    names, slots = _class_attributes(kind)
-    for name in names:
+    members = _attributes_of(kind)
+    for name in members.cached:
         getattr(result, "__dict__", {}).pop(name, None)  # a cached result of the old values
-    for slot in slots:
+    for slot in members.every_slot:
         # Through the slot, because a frozen class refuses attributes. Some slots may not be set.
         with suppress(AttributeError, TypeError):
             slot.__set__(result, slot.__get__(x))
     return result
-
-
-def _class_attributes(kind: type) -> tuple[tuple[str, ...], tuple[MemberDescriptorType, ...]]:
-    """The names of a class's cached properties, and its slots."""
-    found = _of_classes.get(kind)
-    if found is None:
-        members = [item for each in kind.__mro__ for item in vars(each).items()]
-        names = tuple([name for name, held in members if isinstance(held, cached_property)])
-        slots = tuple([held for _, held in members if isinstance(held, MemberDescriptorType)])
-        found = _of_classes[kind] = names, slots
-    return found
-
-
-_of_classes: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
-
-
-def open_structured(x: np.ndarray[Any, Any]) -> Node:
-    """Open a structured array, or one element of it, as a dict of its fields, which are views."""
-    return as_dict({name: np.asarray(x)[name] for name in x.dtype.names or ()})
 
 
 def _copied(x: Any) -> Any:
@@ -322,17 +301,16 @@ def _copied(x: Any) -> Any:
     return result
 
 
-_OPENERS: tuple[tuple[Any, Callable[[Any], Node]], ...] = (
-    (dict, _open_dict),
-    (UserDict, _open_user_dict),
-    (MappingProxyType, _open_mapping),
-    (Mapping, _open_mapping),
-    (list, _open_list),
-    (UserList, _open_user_list),
-    (deque, _open_deque),
-    (tuple, _open_tuple),
-    (SimpleNamespace, _open_namespace),
-)
+_OPENERS: dict[type, Callable[[Any], Node]] = {
+    dict: _open_dict,
+    UserDict: _open_data,
+    MappingProxyType: _open_mapping,
+    list: _open_list,
+    UserList: _open_data,
+    deque: _open_deque,
+    tuple: _open_tuple,
+    SimpleNamespace: _open_namespace,
+}
 
 
 # -- objects that nobody knows: is there a tensor in one, without running any code -----------------
@@ -356,7 +334,24 @@ _OF_PLAIN = frozenset(
     {itertools.count, *(type(iter(x)) for x in (range(0), range(2**64), "", "é", b"", bytearray()))}
 )
 """Iterators whose elements are certainly not tensors."""
-_Attributes = tuple[GetSetDescriptorType | None, tuple[tuple[str, MemberDescriptorType], ...]]
+
+
+class _Attributes(NamedTuple):
+    """What a type's objects have.
+
+    Args:
+        held: What gives the ``__dict__``, if there is one.
+        slots: What gives the attributes that are not in it, by name.
+        every_slot: The same, and those of classes in C.
+        cached: The names of cached properties.
+    """
+
+    held: GetSetDescriptorType | None
+    slots: list[tuple[str, MemberDescriptorType]]
+    every_slot: list[MemberDescriptorType]
+    cached: list[str]
+
+
 _known: WeakKeyDictionary[type, _Attributes] = WeakKeyDictionary()
 _LEVELS = 4
 """The attributes of the object, and three levels below."""
@@ -372,7 +367,7 @@ def may_hold(kind: type) -> bool:
         return False
     if is_used_up(kind):
         return True
-    found, slots = _attributes_of(kind)
+    found, slots, *_ = _attributes_of(kind)
     return found is not None or bool(slots) or issubclass(kind, (dict, *_ROWS))
 
 
@@ -443,7 +438,7 @@ def _held(x: Any) -> Iterator[tuple[Any, Any, Callable[[Any], str]]]:
         rows = list(base.__iter__(x))
         if not PLAIN.issuperset(map(type, rows)):
             yield from ((index, value, _item) for index, value in enumerate(rows))
-    attributes, slots = _attributes_of(kind)
+    attributes, slots, *_ = _attributes_of(kind)
     if attributes is not None:
         yield from ((name, value, attribute) for name, value in list(attributes.__get__(x).items()))
     for name, slot in slots:
@@ -459,21 +454,24 @@ def _item(key: Any) -> str:
 
 
 def _attributes_of(kind: type) -> _Attributes:
-    """The descriptors that give the ``__dict__`` and the slots of a type's objects."""
+    """What gives the ``__dict__`` and the slots of a type's objects; and its cached properties."""
     known = _known.get(kind)
     if known is not None:
         return known
-    held = next((vars(base)["__dict__"] for base in kind.__mro__ if "__dict__" in vars(base)), None)
-    slots = [
-        (name, slot)
-        for base in kind.__mro__
-        if "__slots__" in vars(base) or base in _WITH_MEMBERS
-        for name, slot in vars(base).items()
-        if isinstance(slot, MemberDescriptorType)
-    ]
-    # A property with this name would run code.
-    found = held if isinstance(held, GetSetDescriptorType) else None, tuple(slots)
-    _known[kind] = found
+    members = [(base, *each) for base in kind.__mro__ for each in vars(base).items()]
+    held = next((each for _, name, each in members if name == "__dict__"), None)
+    slots = [each for each in members if isinstance(each[2], MemberDescriptorType)]
+    found = _known[kind] = _Attributes(
+        # A property with this name would run code.
+        held if isinstance(held, GetSetDescriptorType) else None,
+        [
+            (n, slot)
+            for base, n, slot in slots
+            if "__slots__" in vars(base) or base in _WITH_MEMBERS
+        ],
+        [slot for *_, slot in slots],
+        [name for _, name, each in members if isinstance(each, cached_property)],
+    )
     return found
 
 
@@ -482,76 +480,255 @@ def _attributes_of(kind: type) -> _Attributes:
 _DTYPE = attrgetter("dtype")
 
 
-def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
+def openers_of(kind: type, leaves: Collection[Any]) -> tuple[Opener, ...]:
     """The functions that may open a type's objects, in order; none if they are surely leaves."""
-    if kind in PLAIN or issubclass(kind, TensorInfo):
-        return ()
-    if issubclass(kind, (np.ndarray, np.void)):
+    found, may_be_registered = _of_class(kind)
+    if found is _FIELDS:
         if set(map(type, leaves)) == {kind}:
             arrays = leaves
         else:
             arrays = [leaf for leaf in leaves if type(leaf) is kind]
         names = any(dtype.names for dtype in set(map(_DTYPE, arrays)))
-        return (_open_fields,) if names else ()
-    if registry.is_known_tensor(kind):
-        return ()
-    known = _of_frameworks(kind) or libraries.opener_of(kind)
-    if known is not None:
-        return (known,)
-    # Registrations with frameworks lose the same attributes as those with optree.
-    registered = [] if _is_lossy(kind) else _registered(kind)
-    own = opener_of(kind)
-    if (registered or own is not None) and registry.is_tensor(kind):
-        return ()
-    if (
-        own is not None
-        and issubclass(kind, Mapping)
-        and registry.backend_that_knows(kind) is not None
-    ):
-        return ()
-    return (*registered, *(() if own is None else (own,)))
-
-
-def _is_lossy(kind: type) -> bool:
-    return kind is OrderedDict or is_tuple_with_a_constructor(kind)
+        return found if names else ()
+    return (*_registered(kind), *found) if may_be_registered else found
 
 
 def _open_fields(x: Any) -> Node | None:
+    """Open a structured array, or one element of it, as a dict of its fields, which are views."""
     # A masked array stays a leaf, and is refused with the message for masked arrays.
     if x.dtype.names is None or has_masked(x):
         return None
-    return open_structured(x)
+    return as_dict({name: np.asarray(x)[name] for name in x.dtype.names})
 
 
-# -- what frameworks know --------------------------------------------------------------------------
-
-_found: dict[tuple[type, int], Opener | None] = {}
+_FIELDS: tuple[Opener, ...] = (_open_fields,)
+_classes: dict[tuple[type, int], tuple[tuple[Opener, ...], bool]] = {}
 _MOST = 4096
 """The most types that are remembered, in case a program makes new ones all the time."""
 
 
+def _of_class(kind: type) -> tuple[tuple[Opener, ...], bool]:
+    """What opens a class, and whether a registration of it, with whatever library, comes first."""
+    key = kind, registry.revision
+    found = _classes.get(key)
+    if found is None:
+        if len(_classes) >= _MOST:
+            _classes.clear()
+        found = _classes[key] = _look_for_openers(kind)
+    return found
+
+
+def _look_for_openers(kind: type) -> tuple[tuple[Opener, ...], bool]:
+    if kind in PLAIN or issubclass(kind, TensorInfo):
+        return (), False
+    if issubclass(kind, (np.ndarray, np.void)):
+        return _FIELDS, False
+    known = _of_frameworks(kind) or libraries.opener_of(kind)
+    if known is not None:
+        return (known,), False
+    if registry.is_tensor(kind):
+        return (), False
+    # Registrations with frameworks lose the same attributes as those with optree.
+    may_be_registered = not (kind is OrderedDict or is_tuple_with_a_constructor(kind))
+    own = opener_of(kind)
+    if own is None:
+        return (), may_be_registered
+    if issubclass(kind, Mapping) and registry.backend_that_knows(kind) is not None:
+        return (), False
+    return (own,), may_be_registered
+
+
 def _of_frameworks(kind: type) -> Opener | None:
     """The function that opens an imported framework's container; ``None`` if it is not one."""
-    key = kind, registry.revision
-    try:
-        return _found[key]
-    except KeyError:
-        pass
     found = None
-    for backend in registry.imported():
+    for backend in _imported_with("opener_of"):
         with registry.outside.guard(backend.name):
             found = found or backend.opener_of(kind)
-    if len(_found) >= _MOST:
-        _found.clear()
-    _found[key] = found
     return found
 
 
 def _registered(kind: type) -> list[Opener]:
     """The functions that open a type registered as a container with an imported framework."""
     found: list[Opener] = []
-    for backend in registry.imported():
+    for backend in _imported_with("has_node"):
         with registry.outside.guard(backend.name):
             if backend.has_node(kind):
                 found.append(registry.outside.guarded(backend.name, backend.open_node))
     return found
+
+
+def _imported_with(verb: str) -> list[Backend]:
+    """The backends that have something to say about containers, and whose frameworks are imported."""
+    default = getattr(Backend, verb)
+    return [each for each in registry.imported() if getattr(type(each), verb) is not default]
+
+
+# -- how objects of a type are opened, and made again ----------------------------------------------
+
+
+class Opening(NamedTuple):
+    """How objects of a type are opened, and made again.
+
+    Args:
+        open: Gives what an object is made again from, and its values, in order; ``None`` if this
+            one is not opened so.
+        make: Makes an object from what `open` gave, and other values.
+        entries: The part of the path for each value, from what `open` gave, and how many there are.
+    """
+
+    open: Callable[[Any], Opened | None]
+    make: Callable[[Any, Sequence[Any]], Any]
+    entries: Callable[[Any, int], Sequence[str]]
+
+
+def openings_of(kind: type) -> tuple[Opening, ...]:
+    """How objects of a type may be opened, in order; nothing if they are surely leaves."""
+    found = BUILT_IN.get(kind)
+    if found is not None:
+        return found
+    openers, may_be_registered = _of_class(kind)
+    is_tensor = not may_be_registered and (not openers or openers is _FIELDS)
+    if not is_tensor and not is_tuple_with_a_constructor(kind):
+        if _is_registered_with_optree(kind):
+            return (_opening_by(_open_registered),)
+        if issubclass(kind, tuple):
+            found = _openings_of_tuple(kind)
+    if not found and may_be_registered:
+        openers = (*_registered(kind), *openers)
+    return found or tuple(map(_opening_by, openers))
+
+
+def may_open(kind: type, objects: Collection[Any]) -> bool:
+    """Whether objects of a type may be containers. Arrays are, if they have fields."""
+    if _of_class(kind)[0] is _FIELDS:
+        return bool(openers_of(kind, objects))
+    return bool(openings_of(kind))
+
+
+def _opening_by(opener: Opener) -> Opening:
+    def opened(x: Any) -> Opened | None:
+        node = opener(x)
+        return None if node is None else (node, node.values)
+
+    return Opening(opened, make_node, _entries_of_node)
+
+
+def make_node(node: Node, values: Sequence[Any]) -> Any:
+    """Make a container again that was opened as a `Node`."""
+    return node.rebuild(list(values))
+
+
+def _entries_of_node(node: Node, _: int) -> Sequence[str]:
+    return node.entries
+
+
+def _open_itself(x: Any) -> Opened:
+    return None, x
+
+
+def _open_copy(x: dict[Any, Any]) -> Opened:
+    # Another thread may put other keys into it before it is made again.
+    held = x.copy()
+    return held, held.values()
+
+
+def _open_ordered(x: OrderedDict[Any, Any]) -> Opened | None:
+    if x.__dict__:
+        return None  # with attributes it is opened as a container of a class of its own
+    held = dict(x.items())
+    return held, held.values()
+
+
+def _open_bounded(x: deque[Any]) -> Opened:
+    return x.maxlen, x
+
+
+def _make_dict(x: dict[Any, Any], values: Iterable[Any]) -> Any:
+    return dict(zip(x, values, strict=True))
+
+
+def _make_ordered(x: dict[Any, Any], values: Iterable[Any]) -> Any:
+    return OrderedDict(zip(x, values, strict=True))
+
+
+def _make_default(x: defaultdict[Any, Any], values: Iterable[Any]) -> Any:
+    return defaultdict(x.default_factory, zip(x, values, strict=True))
+
+
+def _entries_of_dict(x: dict[Any, Any], _: int) -> Sequence[str]:
+    return Entries(list(x), item)
+
+
+def _entries_of_list(_: object, count: int) -> Sequence[str]:
+    return Entries(range(count), item)
+
+
+BUILT_IN: dict[type, tuple[Opening, ...]] = {
+    dict: (Opening(_open_copy, _make_dict, _entries_of_dict),),
+    OrderedDict: (
+        Opening(_open_ordered, _make_ordered, _entries_of_dict),
+        _opening_by(_open_dict),
+    ),
+    defaultdict: (Opening(_open_copy, _make_default, _entries_of_dict),),
+    list: (Opening(_open_itself, lambda _, values: list(values), _entries_of_list),),
+    tuple: (Opening(_open_itself, lambda _, values: tuple(values), _entries_of_list),),
+    deque: (Opening(_open_bounded, lambda most, values: deque(values, most), _entries_of_list),),
+}
+
+
+def _openings_of_tuple(kind: type) -> tuple[Opening, ...]:
+    """How a named tuple is opened, or a result type in C; nothing for other classes of tuples."""
+    names: Any = getattr(kind, "_fields", None)
+    if isinstance(names, tuple) and hasattr(kind, "_make") and hasattr(kind, "_asdict"):
+        return (
+            Opening(
+                _open_itself,
+                lambda _, values: kind(*values),
+                lambda _, count: Entries(names[:count], attribute),
+            ),
+        )
+    if tuple in kind.__bases__ and hasattr(kind, "n_sequence_fields"):
+        named: Any = getattr(kind, "__match_args__", ())
+        return (
+            Opening(
+                _open_itself,
+                lambda _, values: kind(values),
+                lambda _, count: [
+                    *map(attribute, named[:count]),
+                    *map(item, range(len(named), count)),
+                ],
+            ),
+        )
+    return ()
+
+
+# -- classes that are registered with optree -------------------------------------------------------
+
+_NAMESPACE = "tensorferry"
+
+
+def _is_registered_with_optree(kind: type) -> bool:
+    optree = sys.modules.get("optree")  # before it has been imported, nothing is registered
+    if optree is None:
+        return False
+    found = optree.register_pytree_node.get(kind, namespace=_NAMESPACE)
+    return found is not None and found.type is kind
+
+
+def _open_registered(x: Any) -> Node:
+    """Open an object of a class that is registered with optree, one level deep."""
+    optree: Any = sys.modules["optree"]
+    values, spec = optree.tree_flatten(
+        x, lambda y: y is not x, none_is_leaf=True, namespace=_NAMESPACE
+    )
+
+    def entry(index: int) -> str:
+        step = spec.accessors()[index][0]
+        return item(step.entry) if isinstance(step, optree.MappingEntry) else step.codify("")
+
+    return Node(
+        Entries(range(len(values)), entry),
+        values,
+        lambda others: optree.tree_unflatten(spec, others),
+        registered=spec,
+    )

@@ -298,7 +298,7 @@ class LeafRule:
             self._refuses
             and len(leaves) == 1
             and id(leaves[0]) not in self._chosen
-            and structure.paths() == ["$"]
+            and structure.root is None
         ):
             if isinstance(leaves[0], UNCALLED):
                 raise refusal_to_convert(leaves[0], hints.tree("x()"))

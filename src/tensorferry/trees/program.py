@@ -10,38 +10,32 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import optree
-
 from ..backends import fast_paths, registry
-from ..backends.base import Backend
 from ..backends.nodes import Node
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
+from ..core.places import one_of_each
 from ..errors import ConversionError
 from ..execution import run
 from ..execution.groups import AT_ONCE, Groups, LeafPart, some_of
-from .containers import PLAIN, is_tuple_with_a_constructor, openers_of
 from .failures import refuse_unknown_name
 from .grouped import sent_together
 from .leaves import UNKNOWN
-from .structure import NAMESPACE, equal
+from .structure import labels_of
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..execution.groups import LeafGroup
     from ..execution.recipes import Conversion, Recipe
     from .leaves import LeafRule
+    from .structure import Container
     from .targets import Targets
-
-    Opened = tuple[Any, Iterable[Any]]
 
 __all__ = ["Program", "Programs"]
 
@@ -51,215 +45,12 @@ _MOST = 64
 """For how many different first sights programs are kept."""
 _MOST_LEAVES = 1 << 18
 """The most leaves of all programs of one request together."""
-_DEEPEST = 100
-"""The deepest nesting of containers in a program."""
+_SIZED = frozenset({dict, OrderedDict, defaultdict, list, tuple, deque})
+"""Types whose objects are told apart by their size at first sight."""
 _FEW = 8
 """Up to so many leaves, all are tried by a fast path."""
-_FAILURES = (KeyError, RuntimeError, TypeError, ValueError)
+_FAILURES = (LookupError, RuntimeError, TypeError, ValueError)
 """What a framework raises, and a container that changes meanwhile."""
-
-
-# -- containers ------------------------------------------------------------------------------------
-
-
-class Container:
-    """A container in a program.
-
-    Args:
-        kind: Its type.
-        size: The number of its values.
-        inner: Those values that are containers, by position.
-        opened: Gives what the container is made again from, and its values; ``None`` if it has
-            become another one.
-        make: Makes the container again from what `opened` gave, and other values.
-        labels: Its keys, if names matter; ``None`` if not.
-    """
-
-    __slots__ = ("inner", "kind", "labels", "make", "opened", "size")
-
-    def __init__(
-        self,
-        kind: type,
-        size: int,
-        inner: tuple[tuple[int, Container], ...],
-        opened: Callable[[Any], Opened | None],
-        make: Callable[[Any, Any], Any],
-        labels: list[Any] | None,
-    ) -> None:
-        self.kind = kind
-        self.size = size
-        self.inner = inner
-        self.opened = opened
-        self.make = make
-        self.labels = labels
-
-    def take(self, x: Any, leaves: list[Any], kept: list[Any], met: list[int]) -> bool:
-        """Take an object apart. Whether it is such a container.
-
-        Args:
-            x: The object.
-            leaves: Its leaves are added here.
-            kept: What it and each container inside are made again from is added here.
-            met: The `id` of each of them is added here.
-        """
-        if type(x) is not self.kind:
-            return False
-        opened = self.opened(x)
-        if opened is None:
-            return False
-        whole, values = opened
-        kept.append(whole)
-        if not self.inner:
-            before = len(leaves)
-            leaves += values
-            if len(leaves) - before != self.size:
-                return False
-        else:
-            values = list(values)
-            if len(values) != self.size:
-                return False
-            start = 0
-            for at, inner in self.inner:
-                leaves += values[start:at]
-                if not inner.take(values[at], leaves, kept, met):
-                    return False
-                start = at + 1
-            leaves += values[start:]
-        if self.size or self.kind is not tuple:  # there is only one empty tuple
-            met.append(id(x))
-        return self.labels is None or equal(self.labels, _labels(whole))
-
-    def rebuild(self, kept: Iterator[Any], leaves: Iterator[Any]) -> Any:
-        """Make the container again.
-
-        Args:
-            kept: What `take` kept of it and of those inside.
-            leaves: Other leaves.
-        """
-        whole = next(kept)
-        if not self.inner:
-            return self.make(whole, islice(leaves, self.size))
-        values: list[Any] = []
-        start = 0
-        for at, inner in self.inner:
-            values += islice(leaves, at - start)
-            values.append(inner.rebuild(kept, leaves))
-            start = at + 1
-        values += islice(leaves, self.size - start)
-        return self.make(whole, values)
-
-
-def _labels(whole: Any) -> list[Any]:
-    """The keys or entries of a container, with their types: ``1`` and ``True`` are equal.
-
-    A key of another class, whose comparison may do anything, is told by its `id`.
-    """
-    if isinstance(whole, Node):
-        return [*whole.entries]
-    if isinstance(whole, dict):
-        return [(type(key), key if type(key) in PLAIN else id(key)) for key in whole]
-    return [whole] if isinstance(whole, optree.PyTreeSpec) else []
-
-
-def _open_itself(x: Any) -> Opened:
-    return x, x
-
-
-def _open_dict(x: dict[Any, Any]) -> Opened:
-    # Another thread may put other keys into it before it is made again.
-    held = x.copy()
-    return held, held.values()
-
-
-def _open_ordered(x: OrderedDict[Any, Any]) -> Opened | None:
-    if x.__dict__:
-        return None  # with attributes it is opened as a container of a class of its own
-    held = dict(x.items())
-    return held, held.values()
-
-
-def _make_dict(x: dict[Any, Any], values: Iterable[Any]) -> Any:
-    return dict(zip(x, values, strict=True))
-
-
-def _make_ordered(x: OrderedDict[Any, Any], values: Iterable[Any]) -> Any:
-    return OrderedDict(zip(x, values, strict=True))
-
-
-def _make_default(x: defaultdict[Any, Any], values: Iterable[Any]) -> Any:
-    return defaultdict(x.default_factory, zip(x, values, strict=True))
-
-
-def _make_list(_: list[Any], values: Iterable[Any]) -> Any:
-    return list(values)
-
-
-def _make_tuple(_: tuple[Any, ...], values: Iterable[Any]) -> Any:
-    return tuple(values)
-
-
-def _make_deque(x: deque[Any], values: Iterable[Any]) -> Any:
-    return deque(values, x.maxlen)
-
-
-def _make_named(x: Any, values: Iterable[Any]) -> Any:
-    return type(x)(*values)
-
-
-def _make_sequence(x: Any, values: Iterable[Any]) -> Any:
-    return type(x)(values)
-
-
-_BUILT_IN: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
-    dict: (_open_dict, _make_dict),
-    OrderedDict: (_open_ordered, _make_ordered),
-    defaultdict: (_open_dict, _make_default),
-    list: (_open_itself, _make_list),
-    tuple: (_open_itself, _make_tuple),
-    deque: (_open_itself, _make_deque),
-}
-"""The types that optree opens too, and how."""
-
-
-def _open_registered(x: Any) -> Opened | None:
-    """Open an object of a class that is registered with optree."""
-    values, spec = optree.tree_flatten(
-        x, lambda y: y is not x, none_is_leaf=True, namespace=NAMESPACE
-    )
-    return None if spec.is_leaf() else (spec, values)
-
-
-def _make_registered(spec: Any, values: Iterable[Any]) -> Any:
-    return optree.tree_unflatten(spec, values)
-
-
-def _make_node(node: Node, values: Iterable[Any]) -> Any:
-    return node.rebuild(list(values))
-
-
-def _opened_by(
-    openers: Sequence[Callable[[Any], Node | None]], is_free: Callable[[Any], bool] | None
-) -> Callable[[Any], Opened | None]:
-    """A function that opens objects of a class as those openers do.
-
-    Args:
-        openers: The openers, in order.
-        is_free: Whether attributes that are not values hold no tensor; ``None`` if they may.
-    """
-
-    def opened(x: Any) -> Opened | None:
-        for opener in openers:
-            node = opener(x)
-            if node is not None:
-                if node.static and is_free is not None and not is_free(node.static):
-                    return None
-                return node, node.values
-        return None
-
-    return opened
-
-
-# -- programs --------------------------------------------------------------------------------------
 
 
 class Program(NamedTuple):
@@ -267,6 +58,8 @@ class Program(NamedTuple):
 
     Args:
         root: The outermost container; ``None`` if the tree is one tensor.
+        nodes: The numbers of those that may have attributes beside their values.
+        labels: What `labels_of` gives for them, if names matter; otherwise ``None``.
         kinds: The type of each leaf.
         places: The positions of the leaves that are converted; ``None`` for all of them.
         parts: The same by type and request.
@@ -275,6 +68,8 @@ class Program(NamedTuple):
     """
 
     root: Container | None
+    nodes: tuple[int, ...]
+    labels: list[Any] | None
     kinds: list[type]
     places: list[int] | None
     parts: tuple[LeafPart, ...]
@@ -299,6 +94,8 @@ class Program(NamedTuple):
                 return None
             if len(met) > 1 and len(set(met)) < len(met):
                 return None
+        if self.labels is not None and labels_of(kept) != self.labels:
+            return None
         if [*map(type, leaves)] != self.kinds:
             return None
         for place, is_text in self.texts:
@@ -306,6 +103,10 @@ class Program(NamedTuple):
                 return None
         for place in self.unknown:
             if rule.takes(leaves[place]):
+                return None
+        for number in self.nodes:
+            static = kept[number].static
+            if static and rule.refuses and not rule.is_free(static):
                 return None
         return leaves, kept
 
@@ -382,7 +183,7 @@ class Programs:
 
     def _find(self, tree: Any) -> tuple[Program, list[Any], list[Any]] | None:
         kind = type(tree)
-        sight = kind, len(tree) if kind in _BUILT_IN else 0
+        sight = kind, len(tree) if kind in _SIZED else 0
         programs = self._kept.get(sight, ())
         for tree_program in programs:
             taken = tree_program.take(tree, self._rule)
@@ -421,16 +222,10 @@ class Programs:
         """
         if hasattr(type(tree), "columns"):
             return None  # a table has a faster way
-        leaves: list[Any] = []
-        try:
-            root = self._container(tree, leaves, 0)
-        except _NoProgramError:
-            return None
-        if root is None:
-            leaves.append(tree)
+        leaves, structure = take_apart(tree)
         kinds = list(map(type, leaves))
-        answers = {kind: self._answer(kind, leaf) for kind, leaf in zip(kinds, leaves, strict=True)}
-        if None in answers.values() or (root is None and answers[type(tree)] is not True):
+        answers = {kind: self._answer(kind, leaf) for kind, leaf in one_of_each(leaves).items()}
+        if None in answers.values() or (structure.root is None and answers[type(tree)] is not True):
             return None
         places: list[int] = []
         texts: list[tuple[int, Callable[[Any], bool]]] = []
@@ -439,11 +234,8 @@ class Programs:
             answer = answers[kind]
             if answer is UNKNOWN:
                 unknown.append(place)
-            elif isinstance(answer, Backend):
-                if answer.is_text(leaf):
-                    texts.append((place, answer.is_text))
-                else:
-                    places.append(place)
+            elif answer is not True and answer and answer.is_text(leaf):
+                texts.append((place, answer.is_text))
             elif answer:
                 places.append(place)
         names: list[str] = []
@@ -451,7 +243,7 @@ class Programs:
             # Here, because most requests name no leaf, and have no columns.
             from .tables import is_counted
 
-            names = take_apart(tree)[1].names()
+            names = structure.names()
             if any(
                 is_counted(leaves[place], self._targets.rule, names[place]) for place, _ in texts
             ):
@@ -461,7 +253,9 @@ class Programs:
         if parts is None:
             return None
         return Program(
-            root,
+            structure.root,
+            tuple([at for at, kept in enumerate(structure.kept) if isinstance(kept, Node)]),
+            labels_of(structure.kept) if self._by_name else None,
             kinds,
             None if len(places) == len(leaves) else places,
             parts,
@@ -512,58 +306,6 @@ class Programs:
 
     def _decided(self, conversion: Conversion, name: str, info: TensorInfo) -> Conversion:
         return self._targets.asked_of(conversion, info, lambda: name)
-
-    def _container(self, x: Any, leaves: list[Any], depth: int) -> Container | None:
-        """The container that an object is, whose leaves are added; ``None`` if it is a leaf.
-
-        Raises:
-            _NoProgramError: There is no program for such a tree.
-        """
-        kind = type(x)
-        if kind in PLAIN or (
-            not issubclass(kind, (np.ndarray, np.void)) and registry.is_known_tensor(kind)
-        ):
-            return None
-        if depth > _DEEPEST:
-            raise _NoProgramError
-        found = self._way_to_open(x)
-        if found is None:
-            return None
-        opened, make = found
-        taken = opened(x)
-        if taken is None:
-            raise _NoProgramError
-        whole, values = taken
-        values = list(values)
-        inner = []
-        for at, value in enumerate(values):
-            container = self._container(value, leaves, depth + 1)
-            if container is None:
-                leaves.append(value)
-            else:
-                inner.append((at, container))
-        labels = _labels(whole) if self._by_name else None
-        return Container(kind, len(values), tuple(inner), opened, make, labels)
-
-    def _way_to_open(
-        self, x: Any
-    ) -> tuple[Callable[[Any], Opened | None], Callable[[Any, Any], Any]] | None:
-        """How an object is opened and made again; ``None`` if it is a leaf."""
-        kind = type(x)
-        if kind in _BUILT_IN and not (kind is OrderedDict and x.__dict__):
-            return _BUILT_IN[kind]
-        if issubclass(kind, tuple) and not is_tuple_with_a_constructor(kind):
-            if optree.is_namedtuple_class(kind):
-                return _open_itself, _make_named
-            if optree.is_structseq_class(kind):
-                return _open_itself, _make_sequence
-        is_ours = kind is OrderedDict or issubclass(kind, (tuple, np.ndarray, np.void))
-        if not is_ours and _open_registered(x) is not None:
-            return _open_registered, _make_registered
-        openers = openers_of(kind, [x])
-        if not any(opener(x) is not None for opener in openers):
-            return None
-        return _opened_by(openers, self._rule.is_free if self._rule.refuses else None), _make_node
 
     # -- run --------------------------------------------------------------------------------------
 
@@ -697,10 +439,6 @@ class Programs:
         return sent_together(several, targets.pop())
 
 
-class _NoProgramError(Exception):
-    """There is no program for a tree."""
-
-
 def _in_parts(recipe: Recipe, steps: slice, leaves: list[Any]) -> list[Any]:
     """The results of steps of a recipe, for many leaves."""
     if len(leaves) <= AT_ONCE:
@@ -739,7 +477,4 @@ def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     theirs: list[Any] = []
     if not tree_program.root.take(out, outs, theirs, []):
         return None
-    for mine, other in zip(kept, theirs, strict=True):
-        if not equal(_labels(mine), _labels(other)):
-            return None
-    return outs
+    return outs if labels_of(kept) == labels_of(theirs) else None

@@ -1,88 +1,243 @@
-"""`Structure`: a tree without its leaves, which makes trees from other leaves."""
+"""`Structure`: a tree without its leaves, which makes trees from other leaves.
+
+A `Container` is what trees of one structure have in common: a program finds it in the next tree.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from contextlib import suppress
-from itertools import islice
+from itertools import cycle, islice
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
-import optree
-
-from ..backends.nodes import Node, dotted, item
-from ..core.named_tuple import NamedTuple
-from ..errors import ConversionError, LossyCastError, TreeError
-from .containers import openers_of
+from ..backends.nodes import Node, dotted
+from ..errors import ConversionError, LossyCastError, TreeError, UnsupportedTypeError
+from .containers import PLAIN, openings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["ITSELF", "NAMESPACE", "InnerContainer", "Structure", "at_path", "equal"]
+    from .containers import Opening
 
-NAMESPACE = "tensorferry"
-# Permanently, but only in this namespace, so that leaves come in the order in which they were
-# written.
-_ORDERED = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
-_ORDERED.__enter__()
+    Placed = tuple["Container", Any, int]
 
-ITSELF = Node((), (), lambda tree: tree)
-"""The node of a container optree knows that occurs several times, or is a leaf elsewhere."""
+__all__ = ["Container", "Structure", "at_path", "equal", "labels_of", "too_deep", "without_values"]
+
 _ALIKE = (dict, OrderedDict, defaultdict, list, tuple)
 """Containers without attributes: the types of these may differ between samples."""
 
 
-class InnerContainer(NamedTuple):
-    """A container in the place of a leaf of the optree structure."""
+class Container:
+    """A container, with those inside it: no tree, and nothing that is in one.
 
-    node: Node
-    structure: Structure
-    kind: type
-    shared: int | None
-    """A number that all occurrences of one container have; ``None`` if it occurs once."""
+    Args:
+        kind: Its type.
+        opening: How it is opened and made again.
+        size: The number of its values.
+        inner: Those values that are containers, by position.
+    """
 
-    def keys(self, x: Any) -> Iterator[tuple[Any, str] | None]:
-        """See `Structure`, for a container of the same structure."""
-        if self.node is ITSELF:
-            return self.structure.keys(x)
-        node = next(node for opener in openers_of(type(x), [x]) if (node := opener(x)) is not None)
-        return self.structure.keys(list(node.values), x if isinstance(x, Mapping) else None)
+    __slots__ = ("count", "entries", "inner", "kind", "make", "opened", "size")
+
+    def __init__(
+        self, kind: type, opening: Opening, size: int, inner: tuple[tuple[int, Container], ...]
+    ) -> None:
+        self.kind = kind
+        self.opened, self.make, self.entries = opening
+        self.size = size
+        self.inner = inner
+        self.count: int = size + sum([each.count - 1 for _, each in inner]) if inner else size
+        """The number of leaves inside it."""
+
+    def take(self, x: Any, leaves: list[Any], kept: list[Any], met: list[int]) -> bool:
+        """Take an object apart. Whether it is such a container; with other keys, it still is.
+
+        Args:
+            x: The object.
+            leaves: Its leaves are added here.
+            kept: What it and each container inside are made again from is added here.
+            met: The `id` of each of them is added here.
+        """
+        if type(x) is not self.kind:
+            return False
+        opened = self.opened(x)
+        if opened is None:
+            return False
+        whole, values = opened
+        kept.append(whole)
+        if not self.inner:
+            before = len(leaves)
+            leaves += values
+            if len(leaves) - before != self.size:
+                return False
+        else:
+            values = [*values]
+            if len(values) != self.size:
+                return False
+            start = 0
+            for at, inner in self.inner:
+                leaves += values[start:at]
+                if not inner.take(values[at], leaves, kept, met):
+                    return False
+                start = at + 1
+            leaves += values[start:]
+        if self.size or self.kind is not tuple:  # there is only one empty tuple
+            met.append(id(x))
+        return True
+
+    def rebuild(self, kept: Iterator[Any], leaves: Iterator[Any]) -> Any:
+        """Make the container again.
+
+        Args:
+            kept: What `take` kept of it and of those inside.
+            leaves: Other leaves.
+
+        Raises:
+            NotMadeError: It, or one inside it, cannot be made of these values.
+        """
+        whole = next(kept)
+        values: Any
+        if not self.inner:
+            values = islice(leaves, self.size)
+        else:
+            values = []
+            start = 0
+            for at, inner in self.inner:
+                values += islice(leaves, at - start)
+                values.append(inner.rebuild(kept, leaves))
+                start = at + 1
+            values += islice(leaves, self.size - start)
+        try:
+            return self.make(whole, values)
+        except Exception as error:  # noqa: BLE001 - what the class of the container raises
+            raise NotMadeError(self, error) from None
+
+    def put(self, values: Sequence[Any], start: int, leaves: list[Any]) -> list[Placed]:
+        """Put what there is for each of its values that is a leaf where it belongs.
+
+        Args:
+            values: What there is for each of its values.
+            start: The index of the first leaf inside it.
+            leaves: What there is for each leaf of the tree.
+
+        Returns:
+            For each container inside, from the last to the first: itself, what there is for it, and
+            the index of its first leaf.
+        """
+        found: list[Placed] = []
+        after = 0
+        for at, inner in self.inner:
+            leaves[start : start + at - after] = values[after:at]
+            start += at - after
+            found.append((inner, values[at], start))
+            start += inner.count
+            after = at + 1
+        leaves[start : start + self.size - after] = values[after:]
+        return found[::-1]
+
+    def is_like(self, other: Container) -> bool:
+        """Whether another one is of the same type and size, and so are those inside it."""
+        return self is other or (
+            self.kind is other.kind
+            and self.size == other.size
+            and [at for at, _ in self.inner] == [at for at, _ in other.inner]
+            and all(
+                mine.is_like(others)
+                for (_, mine), (_, others) in zip(self.inner, other.inner, strict=True)
+            )
+        )
+
+
+class NotMadeError(RuntimeError):
+    """A container that cannot be made again, and why."""
+
+    def __init__(self, container: Container, why: Exception) -> None:
+        super().__init__(container, why)
+        self.container = container
+        self.why = why
+
+
+def too_deep() -> ConversionError:
+    """The error for a tree without end, or almost."""
+    return UnsupportedTypeError("This tree contains itself, or is nested too deep.", None)
 
 
 class Structure:
-    """A tree without its leaves."""
+    """A tree without its leaves.
 
-    __slots__ = ("_inner", "_names", "_paths", "_spec", "size", "twins")
+    Args:
+        root: The outermost container; ``None`` if the tree is one leaf.
+        kept: What each container is made again from. One comes before those inside it.
+        ids: For each, the `id` of the object that it was, if those that recur are made once.
+    """
+
+    __slots__ = ("_names", "_paths", "_recurring", "kept", "root", "size", "twins")
 
     def __init__(
-        self, spec: optree.PyTreeSpec, inner: dict[int, InnerContainer], size: int
+        self, root: Container | None, kept: Sequence[Any], ids: Sequence[int] = ()
     ) -> None:
-        self._spec = spec
-        self._inner = inner
-        self.size = size
+        self.root = root
+        self.kept = kept
+        self.size = 1 if root is None else root.count
         """The number of leaves."""
-        self.twins: dict[int, int] = {}
-        """For each leaf of a recurring container: the leaf's index at its first occurrence."""
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
+        self._recurring: dict[int, tuple[Any, slice, int]] = {}
+        """By number, for each container that recurs: what makes it, its leaves, and the number of
+        its first occurrence."""
+        self.twins: dict[int, int] = {}
+        """For each leaf of a recurring container: the leaf's index at its first occurrence."""
+        if len(set(ids)) < len(ids):
+            self._find_twins(ids)
 
-    @property
-    def flat_keys(self) -> list[Any] | None:
-        """The keys, if the tree is a dict that contains only leaves; otherwise ``None``."""
-        return None
+    def _find_twins(self, ids: Sequence[int]) -> None:
+        occurrences = Counter(ids)
+        first: dict[int, tuple[int, int]] = {}
+        pairs = zip(ids, self.containers(), strict=True)
+        for number, (each, (container, start)) in enumerate(pairs):
+            # Python has only one empty tuple, so its occurrences do not count.
+            if occurrences[each] == 1 or (container.kind is tuple and not container.size):
+                continue
+            before, there = first.setdefault(each, (number, start))
+            leaves = slice(start, start + container.count)
+            self._recurring[number] = container.make, leaves, before
+            container.make = _make_once
+            for index in range(container.count if before != number else 0):
+                twin = self.twins.get(there + index, there + index)
+                self.twins.setdefault(start + index, twin)
 
-    def one_of_many(self) -> Structure | None:
-        """For a list of trees of the same structure: their structure; otherwise ``None``."""
-        if self._inner:
-            return None
-        one = self._spec.child(0)
-        many = optree.treespec_list(
-            [one] * self._spec.num_children, none_is_leaf=True, namespace=NAMESPACE
-        )
-        if many == self._spec:
-            return Structure(one, {}, one.num_leaves)
-        return None
+    def containers(self) -> list[tuple[Container, int]]:
+        """Each container, and the index of its first leaf. One comes before those inside it."""
+        found = self._visit(None, lambda container, *_: [None] * container.size)[1]
+        return [(container, start) for container, _, start in found]
+
+    def _visit(
+        self, root: Any, give: Callable[[Container, Any, Any], Sequence[Any]]
+    ) -> tuple[list[Any], list[Placed]]:
+        """Go through the containers, and give something to each, and to each leaf.
+
+        Args:
+            root: What there is for the whole tree.
+            give: Gives what there is for each value of a container: from it, what it is made again
+                from, and what there is for it.
+
+        Returns:
+            What there is for each leaf; and each container, what there is for it, and the index of
+            its first leaf.
+        """
+        leaves = [root] * self.size
+        found: list[Placed] = []
+        waiting = [] if self.root is None else [(self.root, root, 0)]
+        for kept in self.kept:
+            container, own, start = waiting.pop()
+            found.append((container, own, start))
+            waiting += container.put(give(container, kept, own), start, leaves)
+        return leaves, found
+
+    # -- names ------------------------------------------------------------------------------------
 
     def path(self, index: int) -> str:
         """The path of a leaf. All are made at the first call."""
@@ -101,7 +256,7 @@ class Structure:
 
         Leaves with equal paths get numbers.
         """
-        found = [path for path, node in self.places("$") if node is None]
+        found = self._spelled("$")[0]
         if len(set(found)) == len(found):
             return found
         seen: Counter[str] = Counter()
@@ -116,113 +271,86 @@ class Structure:
 
         If the tree is one leaf, the name is empty.
         """
-        return [
-            name.removeprefix(".") for name, node in self.places("", spell=dotted) if node is None
-        ]
+        return [name.removeprefix(".") for name in self._spelled("", dotted)[0]]
 
-    def places(
-        self, root: str, entries: Sequence[str] | None = None, spell: Callable[[str], str] = str
-    ) -> Iterator[tuple[str, Node | None]]:
-        """The path of each leaf, with ``None``, and of each container opened here, with its opener.
+    def path_of(self, node: Node) -> str:
+        """The path of a container that was opened as a `Node`."""
+        places = zip(self._spelled("$")[1], self.kept, strict=True)
+        return next(str(path) for (_, path, _), kept in places if kept is node)
+
+    def _spelled(
+        self, root: str, spell: Callable[[str], str] | None = None
+    ) -> tuple[list[str], list[Placed]]:
+        """The path of each leaf, and each container with its path.
 
         Args:
             root: The path of the tree.
-            entries: What leads to each of its values, where it is the list of an opened
-                container's.
-            spell: How each step of a path is written.
+            spell: How each step of a path is written, if not as it is.
         """
-        for index, accessor in enumerate(self._spec.accessors()):
-            first = () if entries is None else accessor[:1]
-            path = root + "".join(
-                spell(entries[int(each.entry)]) for each in first if entries is not None
-            )
-            path += "".join(spell(_entry(each)) for each in accessor[len(first) :])
-            inner = self._inner.get(index)
-            yield path, None if inner is None else inner.node
-            if inner is not None:
-                yield from inner.structure.places(
-                    path, None if inner.node is ITSELF else inner.node.entries, spell
-                )
 
-    def keys(self, tree: Any, mapping: Any = None) -> Iterator[tuple[Any, str] | None]:
+        def give(container: Container, kept: Any, path: str) -> list[str]:
+            steps = container.entries(kept, container.size)
+            return [path + step for step in (steps if spell is None else map(spell, steps))]
+
+        return self._visit(root, give)
+
+    def keys(self, tree: Any) -> list[tuple[Any, str] | None]:
         """For each leaf, the mapping that holds it in a tree of this structure, and its key there.
 
-        ``None``: it is below no key that is a str, or the mapping takes no other. The tree may be
-        the list of the values of `mapping`.
+        ``None``: it is below no key that is a str, or the mapping takes no other.
         """
-        for index, accessor in enumerate(self._spec.accessors()):
-            inner, parent = self._inner.get(index), tree
-            last: Any = accessor[-1] if accessor else None
-            for entry in accessor[:-1]:
-                parent = entry(parent)
-            if inner is not None:
-                yield from inner.keys(parent if last is None else last(parent))
-            elif mapping is not None and len(accessor) == 1:
-                yield _keyed(mapping, list(mapping)[last.entry])
-            else:
-                yield _keyed(parent, last.entry) if isinstance(last, optree.MappingEntry) else None
+
+        def give(container: Container, _: Any, own: Any) -> list[Any]:
+            x = own[1]
+            keys: list[tuple[Any, str] | None] = [None] * container.size
+            if isinstance(x, MutableMapping) and len(x) == container.size:
+                keys = [(x, key) if isinstance(key, str) else None for key in x]
+            values = _values_of(x) if container.inner else keys
+            return list(zip(keys, values, strict=True))
+
+        return [key for key, _ in self._visit((None, tree), give)[0]]
+
+    # -- comparisons ------------------------------------------------------------------------------
 
     def nodes(self) -> Iterator[Node]:
-        """The node of each container that was opened here."""
-        for inner in self._inner.values():
-            yield inner.node
-            yield from inner.structure.nodes()
-
-    def path_of(self, node: Node) -> str:
-        """The path of a container that was opened here."""
-        return next(path for path, found in self.places("$") if found is node)
+        """The node of each container that was opened as one."""
+        return (kept for kept in self.kept if isinstance(kept, Node))
 
     def is_like(self, other: Structure) -> bool:
         """Whether another tree has the same containers and attributes in the same places."""
-        if self._inner.keys() != other._inner.keys() or not equal(self._spec, other._spec):
-            return False
-        for index, inner in self._inner.items():
-            mine, others = inner.node, other._inner[index].node
-            if inner.kind is not other._inner[index].kind or mine.entries != others.entries:
-                return False
-            if not (
-                equal(mine.static, others.static) and equal(mine.registered, others.registered)
-            ):
-                return False
-            if not inner.structure.is_like(other._inner[index].structure):
-                return False
-        return True
+        return self._has_containers_of(other) and self.has_alike(other.kept)
 
     def is_in_order_of(self, other: Structure) -> bool:
         """Whether another tree surely has its leaves in the same order, by a quick check."""
-        return not self._inner and not other._inner and self._spec.paths() == other._spec.paths()
+        return self._has_containers_of(other) and labels_of(self.kept) == labels_of(other.kept)
+
+    def _has_containers_of(self, other: Structure) -> bool:
+        if self.root is None or other.root is None:
+            return self.root is other.root
+        return self.root.is_like(other.root)
+
+    def has_alike(self, kept: Sequence[Any]) -> bool:
+        """Whether trees with these containers have their keys and attributes, in the same order.
+
+        Args:
+            kept: What the containers of the trees are made again from, of one after the other.
+        """
+        return all(
+            mine is other or equal(_told(mine), _told(other))
+            for mine, other in zip(cycle(self.kept), kept)
+        )
 
     def statics(self) -> dict[str, tuple[type, Any]]:
         """For each container, by its path: its type, and its attributes that are not values."""
-        return dict(self.statics_under("$", None))
+        found = {}
+        for (container, path, _), kept in zip(self._spelled("$")[1], self.kept, strict=True):
+            if isinstance(kept, Node):
+                found[path] = container.kind, (kept.static, kept.registered)
+            elif container.kind not in _ALIKE:
+                found[path] = container.kind, kept
+        return found
 
-    def statics_under(
-        self, path: str, entries: Sequence[str] | None
-    ) -> Iterator[tuple[str, tuple[type, Any]]]:
-        """Yield the items of `statics`; the arguments are those of `places`."""
-        return self._statics(self._spec, path, entries, 0)
-
-    def _statics(
-        self, spec: optree.PyTreeSpec, path: str, entries: Sequence[str] | None, first: int
-    ) -> Iterator[tuple[str, tuple[type, Any]]]:
-        if spec.is_leaf():
-            inner = self._inner.get(first)
-            if inner is not None and inner.node is ITSELF:
-                yield from inner.structure.statics_under(path, None)
-            elif inner is not None:
-                node = inner.node
-                yield path, (inner.kind, (node.static, node.registered))
-                yield from inner.structure.statics_under(path, node.entries)
-            return
-        if entries is None and spec.type is not None and spec.type not in _ALIKE:
-            yield path, (spec.type, spec.one_level())
-        steps = entries
-        if steps is None:
-            outermost: Any = spec.one_level()
-            steps = [_entry(accessor[0]) for accessor in outermost.accessors()]
-        for step, child in zip(steps, spec.children(), strict=True):
-            yield from self._statics(child, path + step, None, first)
-            first += child.num_leaves
+    # -- make again -------------------------------------------------------------------------------
 
     def rebuild(self, leaves: Sequence[Any], count: int | None = None) -> Any:
         """Make the tree again, with other leaves.
@@ -232,72 +360,95 @@ class Structure:
             count: The number of samples in each leaf, if they are a batch; otherwise ``None``.
 
         Raises:
+            ValueError: There are more leaves, or fewer.
             UnsupportedTypeError: A container cannot be rebuilt.
         """
-        if not self._inner:
-            return optree.tree_unflatten(self._spec, leaves)
+        if len(leaves) != self.size:
+            raise ValueError(f"{len(leaves)} leaves for a tree of {self.size}")
+        if self.root is None:
+            return leaves[0]
+        kept = [*self.kept] if count is None else [_stacking(each, count) for each in self.kept]
+        made: dict[int, list[tuple[Sequence[Any], Any]]] = {}
+        for number, (make, own, first) in self._recurring.items():
+            kept[number] = make, kept[number], leaves[own], made.setdefault(first, [])
         try:
-            return self.rebuild_from(iter(leaves), count, {})
-        except _NotMadeError as failed:
-            error, path = failed.why, self.path_of(failed.inner.node)
-            if isinstance(error, ConversionError):
-                raise at_path(error, path) from error
-            _note(
-                error,
-                f"raised when the {failed.inner.kind.__name__} at {path} "
-                "was made again of its new values",
-            )
+            return self.root.rebuild(iter(kept), iter(leaves))
+        except NotMadeError as failed:
+            error, container = failed.why, failed.container
+        except RecursionError as failed:
+            error, container = failed, self.root
+        if isinstance(error, RecursionError):
+            raise too_deep() from None
+        path = next(path for each, path, _ in self._spelled("$")[1] if each is container)
+        if isinstance(error, ConversionError):
+            raise at_path(error, path) from error
+        kind = container.kind.__name__
+        _note(error, f"raised when the {kind} at {path} was made again of its new values")
         raise error
 
-    def rebuild_from(
-        self, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]
-    ) -> Any:
-        """Make the tree again, with the next `size` leaves of an iterator.
 
-        Args:
-            leaves: The iterator.
-            count: See `rebuild`.
-            made: The results so far for each container that occurs several times.
-        """
-        values = [self._leaf(index, leaves, count, made) for index in range(self._spec.num_leaves)]
-        return optree.tree_unflatten(self._spec, values)
-
-    def _leaf(
-        self, index: int, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]
-    ) -> Any:
-        inner = self._inner.get(index)
-        if inner is None:
-            return next(leaves)
-        if inner.shared is None:
-            return self._make(inner, leaves, count, made)
-        own = list(islice(leaves, inner.structure.size))
-        before = made.setdefault(inner.shared, [])
-        for known, result in before:
-            # Only if the leaves are the same: with other targets for each place, they may differ.
-            if all(new is old for new, old in zip(own, known, strict=True)):
-                return result
-        result = self._make(inner, iter(own), count, made)
-        before.append((own, result))
-        return result
-
-    def _make(
-        self,
-        inner: InnerContainer,
-        leaves: Iterator[Any],
-        count: int | None,
-        made: dict[int, list[_Made]],
-    ) -> Any:
-        values = inner.structure.rebuild_from(leaves, count, made)
-        node = inner.node
-        try:
-            if count is None or node.stack is None:
-                return node.rebuild(values)
-            return node.stack(values, count)
-        except Exception as error:  # noqa: BLE001 - what the class of the container raises
-            raise _NotMadeError(inner, error) from None
+def _stacking(kept: Any, count: int) -> Any:
+    """What a container is made again from, if its values are a batch of so many samples."""
+    stack = kept.stack if isinstance(kept, Node) else None
+    return kept if stack is None else kept._replace(rebuild=lambda values: stack(values, count))
 
 
-_Made = tuple[list[Any], Any]
+def _make_once(kept: Any, values: Iterable[Any]) -> Any:
+    """Make a container that recurs, unless it was made before.
+
+    With other targets for each place its leaves may differ: then there are several of it.
+    """
+    make, whole, own, made = kept
+    for others, result in made:
+        if all(map(is_, own, others)):
+            return result
+    result = make(whole, values)
+    made.append((own, result))
+    return result
+
+
+# -- what is compared ------------------------------------------------------------------------------
+
+
+def _told(kept: Any) -> Any:
+    """What is equal for containers of one type that are alike, beside their values."""
+    if isinstance(kept, Node):
+        return [*kept.entries], kept.static, kept.registered
+    if isinstance(kept, (dict, list)):  # the keys of a dict
+        return getattr(kept, "default_factory", None), [*kept]
+    return kept
+
+
+def labels_of(kept: Iterable[Any]) -> list[Any]:
+    """The keys of containers with their types, or their entries: ``1`` and ``True`` are equal.
+
+    A key of another class, whose comparison may do anything, is told by its `id`.
+    """
+    return [*map(_labels, kept)]
+
+
+def _labels(kept: Any) -> list[Any] | None:
+    if isinstance(kept, Node):
+        return [*kept.entries]
+    if isinstance(kept, (dict, list)):
+        return [(type(key), key if type(key) in PLAIN else id(key)) for key in kept]
+    return None
+
+
+def _values_of(x: Any) -> list[Any]:
+    """The values of a container; none of a leaf."""
+    for opening in openings_of(type(x)):
+        opened = opening.open(x)
+        if opened is not None:
+            return [*opened[1]]
+    return []
+
+
+def without_values(kept: dict[Any, Any]) -> Any:
+    """What a dict is made again from, without the values, which are not to be kept alive."""
+    if isinstance(kept, defaultdict):
+        return defaultdict(kept.default_factory, dict.fromkeys(kept))
+    return [*kept]
 
 
 def equal(x: Any, y: Any) -> bool:
@@ -331,28 +482,7 @@ def at_path(error: ConversionError, path: str) -> ConversionError:
     return result
 
 
-class _NotMadeError(Exception):
-    """A container that cannot be rebuilt."""
-
-    def __init__(self, inner: InnerContainer, why: Exception) -> None:
-        super().__init__(inner, why)
-        self.inner = inner
-        self.why = why
-
-
 def _note(error: Exception, text: str) -> None:
     """Add a note to an exception, whose type stays the same."""
     with suppress(AttributeError, TypeError):  # an exception may refuse attributes
         error.__notes__ = [*getattr(error, "__notes__", ()), text]  # type: ignore[attr-defined]
-
-
-def _keyed(mapping: Any, key: Any) -> tuple[Any, str] | None:
-    if isinstance(mapping, MutableMapping) and isinstance(key, str):
-        return mapping, key
-    return None
-
-
-def _entry(entry: optree.PyTreeEntry) -> str:
-    if isinstance(entry, optree.MappingEntry):
-        return item(entry.entry)
-    return entry.codify("")

@@ -92,7 +92,7 @@ class Targets:
         """
         found = self._programs.get((rule, coalesce))
         if found is None:
-            from .program import Programs  # here, because it imports optree, which takes time
+            from .program import Programs  # here, because a lone tensor needs none of it
 
             found = self._programs[rule, coalesce] = Programs(self, rule, coalesce=coalesce)
         return found
