@@ -26,7 +26,7 @@ from tests.trees.test_random_trees import (
 import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.execution import groups, run
-from tensorferry.trees import api, program
+from tensorferry.trees import api, grouped, program
 from tensorferry.trees.conversion import TreeConversion
 from tensorferry.trees.leaves import leaf_rule
 
@@ -180,11 +180,10 @@ def no_check_of_types(monkeypatch):
 
 
 def ties_are_missed(monkeypatch):
-    real = program.Programs._of_different
     monkeypatch.setattr(
         program.Programs,
         "_results",
-        lambda self, made, chosen: real(self, made.parts, chosen),
+        lambda self, made, chosen: self._by_groups(made.parts, chosen, None, None),
     )
 
 
@@ -193,11 +192,11 @@ def overlaps_are_missed(monkeypatch):
 
 
 def buffers_are_shared(monkeypatch):
-    real = program._in_parts
+    real = grouped.Part.run
     monkeypatch.setattr(
-        program,
-        "_in_parts",
-        lambda recipe, steps, leaves: [real(recipe, steps, leaves)[0]] * len(leaves),
+        grouped.Part,
+        "run",
+        lambda part, steps, values: [real(part, steps, values)[0]] * len(values),
     )
 
 
@@ -390,7 +389,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
     """As if another thread had changed the dict while its tensors were copied."""
     ferry.convert_tree(kind(a=np.full(2, 1), b=np.full(2, 2)), "numpy", copy=True)
     tree = kind(a=np.full(2, 1), b=np.full(2, 2))
-    real = program.Programs._converted
+    real = program.Programs._results
 
     def change(self, *given):
         found = real(self, *given)
@@ -398,7 +397,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
         tree["c"] = np.full(2, 3)
         return found
 
-    monkeypatch.setattr(program.Programs, "_converted", change)
+    monkeypatch.setattr(program.Programs, "_results", change)
     made = ferry.convert_tree(tree, "numpy", copy=True)
     assert {name: each.tolist() for name, each in made.items()} == {"a": [1, 1], "b": [2, 2]}
 
@@ -516,9 +515,9 @@ def test_programs_are_forgotten_with_recipes():
 def test_results_of_programs_are_verified(monkeypatch):
     """In verifying mode each leaf's result is compared with its plan."""
     ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")
-    real = program._in_parts
+    real = grouped.Part.run
     monkeypatch.setattr(
-        program, "_in_parts", lambda *given: [x.astype("int8") for x in real(*given)]
+        grouped.Part, "run", lambda *given: [x.astype("int8") for x in real(*given)]
     )
     with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
         ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")

@@ -24,12 +24,25 @@ if TYPE_CHECKING:
 
     Places = Sequence[int]
 
-__all__ = ["AT_ONCE", "Groups", "LeafGroup", "LeafPart", "grouped", "may_share_a_byte", "some_of"]
+__all__ = [
+    "AT_ONCE",
+    "Arrangement",
+    "Groups",
+    "LeafGroup",
+    "LeafPart",
+    "grouped",
+    "may_share_a_byte",
+    "some_of",
+]
 
 AT_ONCE = 4096
 """How many tensors are handled at a time, to stay in the processor's cache between steps."""
 _MOST = 1024
 """The most signatures that are remembered."""
+_FEW = 16
+"""Up to so many tensors, their steps are found by the signatures of all of them together."""
+_MOST_TOGETHER = 64
+"""For how many signatures of all tensors together their steps are remembered."""
 
 
 class LeafPart(NamedTuple):
@@ -41,6 +54,7 @@ class LeafPart(NamedTuple):
         conversion: The target and the request.
         decide: Chooses the conversion by the description of a tensor, instead of `conversion`.
         among: What `decide` depends on besides the description.
+        read: Reads their signatures for `conversion`; ``None`` if each must be described.
     """
 
     kind: type
@@ -48,6 +62,7 @@ class LeafPart(NamedTuple):
     conversion: Conversion
     decide: Callable[[TensorInfo], Conversion] | None = None
     among: Hashable = None
+    read: Callable[[Any], Hashable | None] | None = None
 
 
 class LeafGroup(NamedTuple):
@@ -62,6 +77,22 @@ class LeafGroup(NamedTuple):
     recipe: Recipe
     places: Places
     conversion: Conversion
+
+
+class Arrangement(NamedTuple):
+    """Tensors by their steps.
+
+    Args:
+        groups: Those that take the same steps.
+        copied: The positions of those that are copied, and may share memory with others.
+        is_compact: Whether the tensors, and their `out`, have no gaps in memory.
+        crosses: Whether some are transferred over a bus.
+    """
+
+    groups: list[LeafGroup]
+    copied: Places
+    is_compact: bool
+    crosses: bool
 
 
 class _Known(NamedTuple):
@@ -94,8 +125,12 @@ class Groups:
         self._numbers = count()
 
     def of(
-        self, leaves: Sequence[Any], parts: Sequence[LeafPart], outs: Sequence[Any] | None
-    ) -> list[LeafGroup] | None:
+        self,
+        leaves: Sequence[Any],
+        parts: Sequence[LeafPart],
+        outs: Sequence[Any] | None,
+        together: dict[Hashable, Arrangement] | None = None,
+    ) -> Arrangement | None:
         """The tensors by their steps.
 
         ``None`` if one must be described, because its signature is not enough, or if two that are
@@ -105,10 +140,35 @@ class Groups:
             leaves: The tensors, all different objects.
             parts: The same by type and request.
             outs: For each tensor, the one that the result is written into; or ``None``.
+            together: What has been found for tensors of these parts, by the signatures of all.
 
         Raises:
             ConversionError: A tensor cannot be converted.
         """
+        key = None
+        if together is not None and len(leaves) <= _FEW:
+            key = _key(leaves, parts, outs)
+        found = None if key is None or together is None else together.get(key)
+        if found is None:
+            found = self._arranged(leaves, parts, outs)
+            if found is None:
+                return None
+            # Otherwise another thread has changed a tensor meanwhile.
+            if together is not None and key is not None and key == _key(leaves, parts, outs):
+                if len(together) >= _MOST_TOGETHER:
+                    together.clear()
+                together[key] = found
+        if found.copied:
+            tensors = some_of(leaves, found.copied)
+            if outs is not None:
+                tensors = [*tensors, *outs]
+            if may_share_a_byte(tensors, compact=found.is_compact):
+                return None
+        return found
+
+    def _arranged(
+        self, leaves: Sequence[Any], parts: Sequence[LeafPart], outs: Sequence[Any] | None
+    ) -> Arrangement | None:
         found: dict[Hashable, LeafGroup] = {}
         is_compact = is_apart = True
         for part in parts:
@@ -120,20 +180,19 @@ class Groups:
                 is_apart = is_apart and each.is_apart
                 key = each.conversion, each.steps
                 before = found.get(key)
-                together = places if before is None else [*before.places, *places]
-                found[key] = LeafGroup(each.recipe, together, each.conversion)
+                joined = places if before is None else [*before.places, *places]
+                found[key] = LeafGroup(each.recipe, joined, each.conversion)
         groups = list(found.values())
-        if outs is None:
-            written = []
-            copied = [group.places for group in groups if group.recipe.copies]
-        else:
-            written = [*outs]
-            copied = [group.places for group in groups]
-            is_apart = False
-        if is_apart or not copied:
-            return groups
-        tensors = some_of(leaves, copied[0] if len(copied) == 1 else [*chain(*copied)])
-        return None if may_share_a_byte([*tensors, *written], compact=is_compact) else groups
+        copied: Places = ()
+        if outs is not None:
+            copied = range(len(leaves))
+        elif not is_apart:
+            those = [group.places for group in groups if group.recipe.copies]
+            copied = those[0] if len(those) == 1 else [*chain(*those)]
+        if outs is None and len(copied) < 2:
+            copied = ()
+        crosses = any(group.recipe.transfers for group in groups)
+        return Arrangement(groups, copied, is_compact, crosses)
 
     def _of_part(
         self, leaves: Sequence[Any], part: LeafPart, outs: Sequence[Any] | None
@@ -220,6 +279,32 @@ class Groups:
 
 
 _SHAPE = attrgetter("shape")
+
+
+def _key(
+    leaves: Sequence[Any], parts: Sequence[LeafPart], outs: Sequence[Any] | None
+) -> Hashable | None:
+    """The signatures of tensors, of their `out`, and the settings of their targets.
+
+    ``None`` if a tensor has none, or if an `out` has another shape.
+    """
+    key: list[Hashable] = []
+    conversion = None
+    for part in parts:
+        if part.read is None:
+            return None
+        if part.conversion is not conversion:
+            conversion = part.conversion
+            key.append(conversion.environment())
+        some = leaves if part.places is None else [leaves[place] for place in part.places]
+        key += map(part.read, some)
+        if outs is not None:
+            into = outs if part.places is None else [outs[place] for place in part.places]
+            key += map(conversion.quick.signature, into)
+            lengths = registry.BY_TYPE[part.kind].quick.lengths
+            if None in key or [*map(lengths, some)] != [*map(_SHAPE, into)]:
+                return None
+    return None if None in key else tuple(key)
 
 
 def _is_compact(signature: Hashable) -> bool:

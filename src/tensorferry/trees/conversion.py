@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from ..execution import run
 from ..execution.groups import may_share_a_byte
 from ..host.numpy_dtypes import of_numpy
 from .failures import raise_all, refuse_unknown_name
-from .grouped import Shipment, arrive, cross, depart, shipments
+from .grouped import convert_parts, prepared_part, shipments
 from .shared_memory import (
     Cluster,
     converted_together,
@@ -27,7 +28,7 @@ from .shared_memory import (
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..backends.base import Backend
     from ..backends.columnar import ColumnBackend, Views
@@ -259,21 +260,23 @@ class TreeConversion:
         """The conversion of a leaf, by its description."""
         return self._targets.asked_of(conversion, info, partial(self._structure.name, index))
 
-    def bind(
-        self, prepared: Mapping[int, Prepared]
-    ) -> tuple[dict[int, int], list[Cluster], list[Shipment]]:
-        """The leaves that are the same, are copied together, or cross the bus together."""
+    def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Cluster]]:
+        """The leaves that are the same as an earlier one, and those that are copied together."""
         if self.outs is not None:
-            same = {}
-            groups = []
-        else:
-            same = {**self._twins(prepared), **ties(prepared)}
-            groups = overlapping(prepared, same)
-        if self._coalesce:
-            sent = shipments(prepared, same)
-        else:
-            sent = []
-        return same, groups, sent
+            return {}, []
+        same = {**self._twins(prepared), **ties(prepared)}
+        return same, overlapping(prepared, same)
+
+    def _parts(
+        self, prepared: Mapping[int, Prepared], same: Mapping[int, int], groups: list[Cluster]
+    ) -> list[list[int]]:
+        """The leaves that are converted one by one, by their recipes."""
+        together = {index for group in groups for index in group.members}
+        found: dict[int, list[int]] = defaultdict(list)
+        for index, each in prepared.items():
+            if index not in same and index not in together:
+                found[id(each.recipe)].append(index)
+        return list(found.values())
 
     def _twins(self, prepared: Mapping[int, Prepared]) -> dict[int, int]:
         """Leaves of recurring containers, if they have the targets of the first occurrence."""
@@ -295,15 +298,24 @@ class TreeConversion:
 
         self._prepares = run.prepare_unread
         prepared = self.prepare()
-        bound = self.bind(prepared)
+        same, groups = self.bind(prepared)
+        indices = self._parts(prepared, same, groups)
+        parts = [prepared_part([prepared[index] for index in some]) for some in indices]
+        sent = shipments(parts) if self._coalesce else []
+        batches = {
+            indices[part][place]: number
+            for number, shipment in enumerate(sent)
+            for part, _, places in shipment.members
+            for place in places
+        }
         return TreePlan(
-            leaves=self._plans(prepared, *bound),
+            leaves=self._plans(prepared, same, groups, batches),
             kept=tuple(
                 self._kept(index, leaf)
                 for index, leaf in enumerate(self.leaves)
                 if index not in prepared
             ),
-            batches=tuple(shipment.batch for shipment in bound[2]),
+            batches=tuple(shipment.batch(parts) for shipment in sent),
         )
 
     def _kept(self, index: int, leaf: Any) -> KeptLeaf:
@@ -317,14 +329,11 @@ class TreeConversion:
         prepared: Mapping[int, Prepared],
         same: Mapping[int, int],
         groups: list[Cluster],
-        sent: list[Shipment],
+        batches: Mapping[int, int],
     ) -> tuple[LeafPlan, ...]:
         from .plans import LeafPlan
 
         together = {index: group for group in groups for index in group.members}
-        batches = {
-            index: number for number, shipment in enumerate(sent) for index in shipment.steps
-        }
         # By the id of the description, which lives as long as `prepared`.
         plans: dict[tuple[int, int], tuple[Plan, int]] = {}
         found = []
@@ -401,45 +410,34 @@ class TreeConversion:
         return self._structure.rebuild(results)
 
     def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
-        same, groups, sent = self.bind(prepared)
+        same, groups = self.bind(prepared)
         done: dict[int, Any] = {}
         for group in groups:
             done.update(converted_together(group, prepared))
-        for shipment in sent:
-            self._ship(shipment, prepared, done)
-        together = {index for group in groups for index in group.members}
-        together.update(index for shipment in sent for index in shipment.steps)
-        for index, each in prepared.items():
-            if index not in same and index not in together:
-                self._try(index, partial(_carried, each), done)
+        indices = self._parts(prepared, same, groups)
+        parts = [prepared_part([prepared[index] for index in some]) for some in indices]
+        end = None if self.outs is None else -1
+        try:
+            if self._coalesce:
+                results = convert_parts(parts, end=end)
+            else:
+                results = [part.run(slice(end), part.leaves) for part in parts]
+            for some, found in zip(indices, results, strict=True):
+                done.update(zip(some, found, strict=True))
+        except ConversionError:
+            # One by one, for the errors of all.
+            for some, part in zip(indices, parts, strict=True):
+                for index, value in zip(some, part.leaves, strict=True):
+                    try:
+                        (done[index],) = part.run(slice(end), [value])
+                    except ConversionError as error:
+                        self.errors[index] = error
         if self.errors:
             return []
         return [
             done[same.get(index, index)] if index in prepared else leaf
             for index, leaf in enumerate(self.leaves)
         ]
-
-    def _ship(
-        self, shipment: Shipment, prepared: Mapping[int, Prepared], done: dict[int, Any]
-    ) -> None:
-        """Transfer the leaves of a batch together.
-
-        A leaf that fails before or after does not stop the others.
-        """
-        values: dict[int, Any] = {}
-        for index in shipment.steps:
-            self._try(index, partial(depart, shipment, prepared, index), values)
-        if values:
-            values = cross(shipment, prepared, values)
-        for index, value in values.items():
-            self._try(index, partial(arrive, shipment, prepared, index, value), done)
-
-    def _try(self, index: int, do: Callable[[], Any], done: dict[int, Any]) -> None:
-        """Call a function for a leaf, and keep its error."""
-        try:
-            done[index] = do()
-        except ConversionError as error:
-            self.errors[index] = error
 
     def raise_errors(self) -> None:
         """Raise all kept errors."""
@@ -463,8 +461,3 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
         if result is not None:
             return result
     return TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
-
-
-def _carried(each: Prepared) -> Any:
-    program = each.recipe.program
-    return run.execute(program if each.request.out is None else program[:-1], each.handle)

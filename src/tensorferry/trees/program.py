@@ -24,20 +24,20 @@ from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError
 from ..execution import run
-from ..execution.groups import AT_ONCE, Groups, LeafPart, some_of
+from ..execution.groups import Groups, LeafPart, some_of
 from .containers import PLAIN, is_tuple_with_a_constructor, openers_of
 from .failures import refuse_unknown_name
-from .grouped import sent_together
+from .grouped import Part, convert_parts
 from .leaves import UNKNOWN
 from .structure import NAMESPACE, equal
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-    from ..execution.groups import LeafGroup
-    from ..execution.recipes import Conversion, Recipe
+    from ..execution.groups import Arrangement, LeafGroup
+    from ..execution.recipes import Conversion
     from .leaves import LeafRule
     from .targets import Targets
 
@@ -272,6 +272,7 @@ class Program(NamedTuple):
         parts: The same by type and request.
         texts: The positions of tensors of text, and for each type what says that it is one.
         unknown: The positions of objects that may hold a tensor, and must be searched.
+        together: What `Groups.of` remembers of its leaves.
     """
 
     root: Container | None
@@ -280,6 +281,7 @@ class Program(NamedTuple):
     parts: tuple[LeafPart, ...]
     texts: tuple[tuple[int, Callable[[Any], bool]], ...]
     unknown: tuple[int, ...]
+    together: dict[Hashable, Arrangement]
 
     def take(self, tree: Any, rule: LeafRule) -> tuple[list[Any], list[Any]] | None:
         """The leaves of a tree, and what its containers are made again from.
@@ -363,16 +365,21 @@ class Programs:
             if found is None:
                 return NotImplemented
             tree_program, leaves, kept = found
-            outs = None
-            if out is not None:
-                outs = _outs(tree_program, kept, out)
-                if outs is None:
-                    return NotImplemented
-            results = self._converted(tree_program, leaves, outs, kept)
+            places = tree_program.places
+            chosen = leaves if places is None else [leaves[place] for place in places]
+            if out is None:
+                results = self._results(tree_program, chosen)
+            else:
+                results = self._written(tree_program, chosen, kept, out)
         except (ConversionError, *_FAILURES):
             return NotImplemented  # the error is raised there, with the path of the leaf
         if results is None:
             return NotImplemented
+        if places is not None:
+            whole = [*leaves]
+            for place, result in zip(places, results, strict=True):
+                whole[place] = result
+            results = whole
         try:
             return tree_program.rebuild(kept, results)
         except Exception:  # noqa: BLE001 - what the class of a container raises, is noted there
@@ -467,6 +474,7 @@ class Programs:
             parts,
             tuple(texts),
             tuple(unknown),
+            {},
         )
 
     def _answer(self, kind: type, leaf: Any) -> Any:
@@ -499,7 +507,8 @@ class Programs:
                 name = names[places[those[0]]] if names else ""
                 decide = partial(self._decided, conversion, name)
             alone = len(those) == len(places)
-            parts.append(LeafPart(kind, None if alone else those, conversion, decide, among))
+            read = conversion.readers.get(kind) or conversion.reader(kind)
+            parts.append(LeafPart(kind, None if alone else those, conversion, decide, among, read))
         return tuple(parts)
 
     def _refuse_unknown_names(self, names: list[str]) -> None:
@@ -567,48 +576,44 @@ class Programs:
 
     # -- run --------------------------------------------------------------------------------------
 
-    def _converted(
-        self, tree_program: Program, leaves: list[Any], outs: list[Any] | None, kept: list[Any]
-    ) -> list[Any] | None:
-        """The leaves of the result; ``None`` if one must be described.
+    def _results(self, tree_program: Program, chosen: list[Any]) -> list[Any] | None:
+        """The results for leaves; ``None`` if one must be described.
 
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        places = tree_program.places
-        chosen = leaves if places is None else [leaves[place] for place in places]
-        if not chosen:
-            return leaves
-        if outs is None:
-            results = self._results(tree_program, chosen)
-        else:
-            into = outs if places is None else [outs[place] for place in places]
-            if len(set(map(id, chosen))) < len(chosen):
-                return None
-            # Made again before anything is written, because a container may refuse the values.
-            tree_program.rebuild(kept, outs)
-            results = self._by_groups(tree_program.parts, chosen, into)
-        if results is None or places is None:
-            return results
-        whole = [*leaves]
-        for place, result in zip(places, results, strict=True):
-            whole[place] = result
-        return whole
-
-    def _results(self, tree_program: Program, chosen: list[Any]) -> list[Any] | None:
-        count = len(chosen)
+        count, alone, parts = len(chosen), chosen, tree_program.parts
+        together: dict[Hashable, Arrangement] | None = tree_program.together
         if count > 1 and len(set(map(id, chosen))) < count:
             if self._by_name:
                 return None  # one object may become several
             # An object that occurs several times is converted once.
             alone = list({id(leaf): leaf for leaf in chosen}.values())
-            parts = self._parts_of_different(tree_program, chosen, alone)
-            results = self._of_different(parts, alone)
-            if results is None:
-                return None
-            done = dict(zip(map(id, alone), results, strict=True))
-            return [done[id(leaf)] for leaf in chosen]
-        return self._of_different(tree_program.parts, chosen)
+            parts, together = self._parts_of_different(tree_program, chosen, alone), None
+        results = self._by_fast_paths(parts, alone) if self._is_ordinary and alone else None
+        if results is None:
+            results = self._by_groups(parts, alone, None, together)
+        if results is None or alone is chosen:
+            return results
+        done = dict(zip(map(id, alone), results, strict=True))
+        return [done[id(leaf)] for leaf in chosen]
+
+    def _written(
+        self, tree_program: Program, chosen: list[Any], kept: list[Any], out: Any
+    ) -> list[Any] | None:
+        """The tensors of ``out=``, into which the results for leaves have been written.
+
+        Raises:
+            ConversionError: A leaf cannot be converted.
+        """
+        outs = _outs(tree_program, kept, out)
+        if outs is None or len(set(map(id, chosen))) < len(chosen):
+            return None
+        # Made again before anything is written, because a container may refuse the values.
+        tree_program.rebuild(kept, outs)
+        if tree_program.places is not None:
+            outs = [outs[place] for place in tree_program.places]
+        return self._by_groups(tree_program.parts, chosen, outs, tree_program.together)
 
     def _parts_of_different(
         self, tree_program: Program, chosen: list[Any], alone: list[Any]
@@ -622,13 +627,6 @@ class Programs:
                 part._replace(places=list(dict.fromkeys(at[id(chosen[place])] for place in places)))
             )
         return tuple(found)
-
-    def _of_different(self, parts: Sequence[LeafPart], leaves: list[Any]) -> list[Any] | None:
-        if self._is_ordinary:
-            results = self._by_fast_paths(parts, leaves)
-            if results is not None:
-                return results
-        return self._by_groups(parts, leaves, None)
 
     def _by_fast_paths(self, parts: Sequence[LeafPart], leaves: list[Any]) -> list[Any] | None:
         """The results of fast paths, if they accept all leaves."""
@@ -655,7 +653,11 @@ class Programs:
         return None if type(None) in set(map(type, results)) else results
 
     def _by_groups(
-        self, parts: Sequence[LeafPart], leaves: list[Any], outs: list[Any] | None
+        self,
+        parts: Sequence[LeafPart],
+        leaves: list[Any],
+        outs: list[Any] | None,
+        together: dict[Hashable, Arrangement] | None,
     ) -> list[Any] | None:
         """The results by recipes, each step for all leaves of one.
 
@@ -664,62 +666,44 @@ class Programs:
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        groups = self._groups.of(leaves, parts, outs)
-        if groups is None:
+        found = self._groups.of(leaves, parts, outs, together)
+        if found is None:
             return None
-        if any(group.recipe.transfers for group in groups):
-            values = self._sent(groups, leaves, outs)
-            if values is None:
-                return None
+        end = None if outs is None else -1
+        results: list[Any] = [None] * len(leaves)
+        if found.crosses and self._coalesce:
+            several = [Part(group.recipe, some_of(leaves, group.places)) for group in found.groups]
+            for group, some in zip(found.groups, convert_parts(several, end=end), strict=True):
+                _put(results, group.places, some)
         else:
-            steps = slice(None) if outs is None else slice(-1)
-            values = [
-                _in_parts(group.recipe, steps, some_of(leaves, group.places)) for group in groups
-            ]
-        if outs is None:
-            results = _in_order(values, groups, len(leaves))
-        else:
-            for group, some in zip(groups, values, strict=True):
+            for recipe, places, _ in found.groups:
+                if len(places) == 1:
+                    (place,) = places
+                    results[place] = run.execute(recipe.program[:end], leaves[place])
+                else:
+                    some = some_of(leaves, places)
+                    _put(results, places, Part(recipe, some).run(slice(end), some))
+        if outs is not None:
+            for group in found.groups:
+                some = some_of(results, group.places)
                 run.execute(group.recipe.bulk[-1:], some, some_of(outs, group.places))
             results = outs
         if run.is_verifying():
-            _verify(groups, leaves, outs, results)
+            _verify(found.groups, leaves, outs, results)
         return results
-
-    def _sent(
-        self, groups: list[LeafGroup], leaves: list[Any], outs: list[Any] | None
-    ) -> list[list[Any]] | None:
-        """The results of leaves of which some cross a bus; ``None`` if not in this way."""
-        targets = {group.conversion.target for group in groups}
-        if outs is not None or not self._coalesce or len(targets) > 1:
-            return None
-        several = [(group.recipe, some_of(leaves, group.places)) for group in groups]
-        return sent_together(several, targets.pop())
 
 
 class _NoProgramError(Exception):
     """There is no program for a tree."""
 
 
-def _in_parts(recipe: Recipe, steps: slice, leaves: list[Any]) -> list[Any]:
-    """The results of steps of a recipe, for many leaves."""
-    if len(leaves) <= AT_ONCE:
-        return run.execute(recipe.bulk[steps], leaves)  # type: ignore[no-any-return]
-    found: list[Any] = []
-    for start in range(0, len(leaves), AT_ONCE):
-        found += run.execute(recipe.bulk[steps], leaves[start : start + AT_ONCE])
-    return found
-
-
-def _in_order(values: list[list[Any]], groups: list[LeafGroup], count: int) -> list[Any]:
-    """The results of all groups, in the order of the leaves."""
-    if len(values) == 1 and type(groups[0].places) is range:
-        return values[0]
-    results: list[Any] = [None] * count
-    for some, group in zip(values, groups, strict=True):
-        for place, value in zip(group.places, some, strict=True):
-            results[place] = value
-    return results
+def _put(results: list[Any], places: Sequence[int], values: list[Any]) -> None:
+    """Put values in their places."""
+    if type(places) is range and len(places) == len(results):
+        results[:] = values
+        return
+    for place, value in zip(places, values, strict=True):
+        results[place] = value
 
 
 def _verify(
