@@ -39,7 +39,7 @@ AT_ONCE = 4096
 """How many tensors are handled at a time, to stay in the processor's cache between steps."""
 _MOST = 1024
 """The most signatures that are remembered."""
-_FEW = 16
+_FEW = 32
 """Up to so many tensors, their steps are found by the signatures of all of them together."""
 _MOST_TOGETHER = 64
 """For how many signatures of all tensors together their steps are remembered."""

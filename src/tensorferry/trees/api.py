@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Unpack
 
+    from ..backends.quick import Quick
     from ..core.labels import Labels
     from ..typing import (
         Casting,
@@ -415,6 +416,7 @@ def _programs(
         return None
     targets = _targets_of(
         name,
+        target.quick,
         registry.revision,
         dtype,
         theirs,
@@ -561,8 +563,15 @@ def _looked_at(tree: Any, rule: LeafRule, look: Callable[[Any], Found]) -> dict[
 
 @lru_cache(maxsize=256, typed=True)
 def _targets_of(
-    name: str, _revision: int, dtype: object, theirs: str | None, device: object, **keywords: Any
+    name: str,
+    _quick: Quick[Any],
+    _revision: int,
+    dtype: object,
+    theirs: str | None,
+    device: object,
+    **keywords: Any,
 ) -> Targets:
+    """Targets; other ones when the framework is loaded, and has its own `Backend.quick`."""
     return _made((name, device), dtype, theirs, **keywords)
 
 
@@ -666,8 +675,9 @@ def targets_of(
     if labels is not None:
         # They are not kept in a cache, since they can take as much memory as the result.
         return _made((name, device), dtype, theirs, labels=labels, **keywords)
+    quick = registry.backend_named(name).quick
     try:
-        return _targets_of(name, registry.revision, dtype, theirs, device, **keywords)
+        return _targets_of(name, quick, registry.revision, dtype, theirs, device, **keywords)
     except TypeError:
         # A mapping cannot be hashed, and a wrong value is refused below, so neither is cached.
-        return _targets_of.__wrapped__(name, registry.revision, dtype, theirs, device, **keywords)
+        return _made((name, device), dtype, theirs, **keywords)
