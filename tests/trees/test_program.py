@@ -183,7 +183,7 @@ def ties_are_missed(monkeypatch):
     monkeypatch.setattr(
         program.Programs,
         "_results",
-        lambda self, made, chosen: self._by_groups(made.parts, chosen, None, None),
+        lambda self, made, chosen, _: self._by_groups(made.parts, chosen, None, None),
     )
 
 
@@ -192,12 +192,13 @@ def overlaps_are_missed(monkeypatch):
 
 
 def buffers_are_shared(monkeypatch):
-    real = grouped.Part.run
-    monkeypatch.setattr(
-        grouped.Part,
-        "run",
-        lambda part, steps, values: [real(part, steps, values)[0]] * len(values),
-    )
+    real = grouped.RecipeLeaves.run
+
+    def run_together(part, steps, values):
+        found = real(part, steps, values)
+        return [found[0]] * len(values) if part.sizes is None else found
+
+    monkeypatch.setattr(grouped.RecipeLeaves, "run", run_together)
 
 
 @pytest.mark.quick
@@ -420,7 +421,7 @@ def test_signatures_that_are_forgotten_in_the_middle_of_a_call(monkeypatch, most
 def programs_for(**keywords):
     names = ("dtype", "device", "copy", "casting", "grad", "leaves", "unknown", "coalesce")
     usual = {"grad": "detach", "leaves": "tensors", "unknown": "error", "coalesce": True}
-    return api._programs("numpy", None, *({**usual, **keywords}.get(name) for name in names))
+    return api._programs("numpy", *({**usual, **keywords}.get(name) for name in names))
 
 
 @pytest.mark.quick
@@ -515,9 +516,9 @@ def test_programs_are_forgotten_with_recipes():
 def test_results_of_programs_are_verified(monkeypatch):
     """In verifying mode each leaf's result is compared with its plan."""
     ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")
-    real = grouped.Part.run
+    real = grouped.RecipeLeaves.run
     monkeypatch.setattr(
-        grouped.Part, "run", lambda *given: [x.astype("int8") for x in real(*given)]
+        grouped.RecipeLeaves, "run", lambda *given: [x.astype("int8") for x in real(*given)]
     )
     with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
         ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")

@@ -13,12 +13,14 @@ from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each, places_by
 from ..core.signature import COMPACT
 from ..host import memory
+from ..host.numpy_dtypes import of_numpy
 from .recipes import call_of
 from .run import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from ..backends.columnar import ColumnBackend
     from ..core.info import TensorInfo
     from .recipes import Conversion, Recipe
 
@@ -55,6 +57,7 @@ class LeafPart(NamedTuple):
         decide: Chooses the conversion by the description of a tensor, instead of `conversion`.
         among: What `decide` depends on besides the description.
         read: Reads their signatures for `conversion`; ``None`` if each must be described.
+        owner: The backend of the table whose columns they are; they are arrays over its memory.
     """
 
     kind: type
@@ -63,6 +66,7 @@ class LeafPart(NamedTuple):
     decide: Callable[[TensorInfo], Conversion] | None = None
     among: Hashable = None
     read: Callable[[Any], Hashable | None] | None = None
+    owner: ColumnBackend | None = None
 
 
 class LeafGroup(NamedTuple):
@@ -130,6 +134,7 @@ class Groups:
         parts: Sequence[LeafPart],
         outs: Sequence[Any] | None,
         together: dict[Hashable, Arrangement] | None = None,
+        original: Callable[[Any], Any] | None = None,
     ) -> Arrangement | None:
         """The tensors by their steps.
 
@@ -141,6 +146,7 @@ class Groups:
             parts: The same by type and request.
             outs: For each tensor, the one that the result is written into; or ``None``.
             together: What has been found for tensors of these parts, by the signatures of all.
+            original: Gives the column that an array is over, if a part has an owner.
 
         Raises:
             ConversionError: A tensor cannot be converted.
@@ -150,7 +156,7 @@ class Groups:
             key = _key(leaves, parts, outs)
         found = None if key is None or together is None else together.get(key)
         if found is None:
-            found = self._arranged(leaves, parts, outs)
+            found = self._arranged(leaves, parts, outs, original)
             if found is None:
                 return None
             # Otherwise another thread has changed a tensor meanwhile.
@@ -167,12 +173,16 @@ class Groups:
         return found
 
     def _arranged(
-        self, leaves: Sequence[Any], parts: Sequence[LeafPart], outs: Sequence[Any] | None
+        self,
+        leaves: Sequence[Any],
+        parts: Sequence[LeafPart],
+        outs: Sequence[Any] | None,
+        original: Callable[[Any], Any] | None,
     ) -> Arrangement | None:
         found: dict[Hashable, LeafGroup] = {}
         is_compact = is_apart = True
         for part in parts:
-            known = self._of_part(leaves, part, outs)
+            known = self._of_part(leaves, part, outs, original)
             if known is None:
                 return None
             for each, places in known:
@@ -195,19 +205,26 @@ class Groups:
         return Arrangement(groups, copied, is_compact, crosses)
 
     def _of_part(
-        self, leaves: Sequence[Any], part: LeafPart, outs: Sequence[Any] | None
+        self,
+        leaves: Sequence[Any],
+        part: LeafPart,
+        outs: Sequence[Any] | None,
+        original: Callable[[Any], Any] | None,
     ) -> list[tuple[_Known, Places]] | None:
         conversion, places = part.conversion, part.places
         target = conversion.target
         if conversion.described:
             return None
         some = leaves if places is None else [leaves[place] for place in places]
-        owner = registry.backend_of(some[0])
+        owner = part.owner or registry.backend_of(some[0])
         if owner is target and target.capabilities.options.labels:
             return None  # they have labels of their own
         alignment = target.capabilities.memory.alignment
         copies = bool(conversion.request.copy) or outs is not None
-        signatures = grouped(some, part.kind, alignment, copies=copies)
+        if part.owner is None:
+            signatures = grouped(some, part.kind, alignment, copies=copies)
+        else:
+            signatures = part.owner.grouped_views(some, alignment)
         if signatures is None:
             return None
         into: list[Any] | None = None
@@ -227,7 +244,16 @@ class Groups:
                 if len(self._known) >= _MOST:
                     self._known.clear()
                     self._steps.clear()
-                known = self._look_at(some[first], out, part, signature, environment)
+                x = some[first]
+                leaf = x if part.owner is None or original is None else original(x)
+                known = self._look_at(
+                    x,
+                    leaf,
+                    out,
+                    part,
+                    signature,
+                    environment,
+                )
                 if known is None:
                     return None
                 self._known[key] = known
@@ -235,14 +261,22 @@ class Groups:
         return found
 
     def _look_at(
-        self, leaf: Any, out: Any, part: LeafPart, signature: Any, environment: Hashable
+        self, x: Any, leaf: Any, out: Any, part: LeafPart, signature: Any, environment: Hashable
     ) -> _Known | None:
         """What is to be remembered of a signature; ``None`` if each such tensor must be described.
+
+        Args:
+            x: The tensor that has it, or the array over the memory of the column that has it.
+            leaf: The tensor or the column.
+            out: The tensor that the result is written into, or ``None``.
+            part: See `of`.
+            signature: The signature.
+            environment: The settings of the target.
 
         Raises:
             ConversionError: The tensor cannot be converted.
         """
-        own = signature if out is None else signature[0]
+        own: Any = signature if out is None else signature[0]
         owner, conversion = registry.backend_of(leaf), part.conversion
         if part.decide is not None:
             conversion = part.decide(owner.describe(leaf))
@@ -256,9 +290,11 @@ class Groups:
             recipe = made.recipe
             alignment = conversion.target.capabilities.memory.alignment
             copies = bool(part.conversion.request.copy) or out is not None
-            if made.info.abstract is not None or own not in (
-                grouped([leaf], type(leaf), alignment, copies=copies) or ()
-            ):
+            if part.owner is None:
+                alike = own in (grouped([leaf], type(leaf), alignment, copies=copies) or ())
+            else:
+                alike = (made.info.dtype, made.info.shape) == (of_numpy(x.dtype), x.shape)
+            if made.info.abstract is not None or not alike:
                 return None  # another thread has changed the leaf meanwhile
             conversion.keep((signature, environment), recipe)
         plan = recipe.plan

@@ -485,9 +485,8 @@ def _convert(
     rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
     if of_columns is not None:
         tree = _with_column_keywords(tree, of_columns)
-    if by_program:
-        return converted(tree, targets, rule, out, coalesce=coalesce)
-    return _conversion().convert(tree, targets, rule, out, coalesce=coalesce)
+    do = converted if by_program else _leaf_by_leaf
+    return do(tree, targets, rule, out, coalesce=coalesce)
 
 
 def _explain(
@@ -520,13 +519,17 @@ def converted(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce
         result = targets.programs(rule, coalesce=coalesce).convert(tree, out)
         if result is not NotImplemented:
             return result
-    return _conversion().convert(tree, targets, rule, out, coalesce=coalesce)
+    return _leaf_by_leaf(tree, targets, rule, out, coalesce=coalesce)
+
+
+def _leaf_by_leaf(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
+    return _conversion().TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
 
 
 def _snapshot(tree: Any, unknown: str, by_program: bool) -> Any:
     rule = leaf_rule("tensors", unknown=unknown)
     targets = _in_its_framework(registry.revision)
-    do = converted if by_program else _conversion().convert
+    do = converted if by_program else _leaf_by_leaf
     return do(tree, targets, rule, None, coalesce=True)
 
 

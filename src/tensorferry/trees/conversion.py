@@ -1,4 +1,4 @@
-"""Convert a tree, all of it or nothing: a plain table, or any tree leaf by leaf."""
+"""Convert a tree leaf by leaf, all of it or nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from ..backends import registry
 from ..core.info import TensorInfo
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
-from ..execution.groups import may_share_a_byte
-from ..host.numpy_dtypes import of_numpy
 from .failures import raise_all, refuse_unknown_name
 from .grouped import convert_parts, prepared_part, shipments
 from .shared_memory import (
@@ -31,95 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..backends.base import Backend
-    from ..backends.columnar import ColumnBackend, Views
-    from ..execution.recipes import Conversion, Recipe
+    from ..execution.recipes import Conversion
     from ..execution.run import Prepared
     from ..planning.plan import Plan
-    from ..typing import Array
     from .leaves import LeafRule
     from .plans import KeptLeaf, LeafPlan, TreePlan
     from .targets import Targets
 
     Places = Sequence[int]
 
-__all__ = ["TreeConversion", "convert", "convert_plainly"]
-
-
-# -- tables whose columns are plain memory ---------------------------------------------------------
-
-
-def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
-    """The columns of a table, converted. Columns of text stay as they are.
-
-    Args:
-        table: Any object.
-        targets: One target for all columns, and a ``dtype=`` without names.
-
-    Returns:
-        The columns by name. ``None``: it is no table; a column has to be described; or two of those
-        that are copied have memory in common.
-    """
-    from .tables import has_columns  # here, because most trees are no tables
-
-    if not has_columns(table) or targets.common is None:
-        return None
-    if targets.common.described or not targets.common.is_for_host:
-        return None
-    owner: Any = registry.backend_of(table)
-    if targets.common.target is owner:
-        views = None
-    else:
-        views = owner.views(table)
-    try:
-        if views is None:
-            return None
-        return _converted(owner, views, targets)
-    except ConversionError:
-        return None  # the general way raises the error, with the name of the column
-
-
-def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[object, Any] | None:
-    results: dict[object, Any] = dict(views.arrays)
-    names = [name for name, array in results.items() if array is not None]
-    if not names:
-        return None
-    if len(names) < len(results):
-        kept = {name: column for name, column in views.columns().items() if results[name] is None}
-        if not all(map(owner.is_text, kept.values())):
-            return None
-        results.update(kept)
-    arrays: list[Any] = [results[name] for name in names]
-    common: Any = targets.common
-    target = registry.ready(common.target.name)
-    environment, alignment = common.environment(), target.capabilities.memory.alignment
-    groups: list[tuple[Recipe, Conversion, Sequence[int]]] = []
-    copied: list[Array] = []
-    for signature, places in owner.grouped_views(arrays, alignment).items():
-        conversion = common
-        if targets.decides_by_leaf:
-            info = TensorInfo(owner.name, (), of_numpy(arrays[places[0]].dtype) or "")
-            conversion = targets.asked_of(common, info, str)
-        recipe = conversion.find((signature, environment))
-        if recipe is None:
-            recipe = run.prepare(views.columns()[names[places[0]]], conversion).recipe
-            conversion.keep((signature, environment), recipe)
-        groups.append((recipe, conversion, places))
-        if recipe.copies:
-            copied += [arrays[place] for place in places]
-    if may_share_a_byte(copied, compact=False):
-        return None
-    for recipe, _, places in groups:
-        found = run.execute(recipe.bulk, [arrays[place] for place in places])
-        for place, result in zip(places, found, strict=True):
-            results[names[place]] = result
-    for _, conversion, places in groups if run.is_verifying() else ():
-        columns = views.columns()
-        for name in [names[place] for place in places]:
-            run.verify(run.prepare(columns[name], conversion), results[name])
-    return results
-
-
-# -- any tree --------------------------------------------------------------------------------------
+__all__ = ["TreeConversion"]
 
 
 class TreeConversion:
@@ -442,22 +361,3 @@ class TreeConversion:
     def raise_errors(self) -> None:
         """Raise all kept errors."""
         raise_all(self.errors, self._structure.path, self._targets.rule, self._structure.name)
-
-
-def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
-    """Convert a tree; the arguments are those of `TreeConversion`.
-
-    Raises:
-        ConversionError: As for `TreeConversion.convert`.
-    """
-    is_for_all = (
-        targets.common is not None
-        and out is None
-        and rule.chosen is None
-        and not targets.rule.names
-    )
-    if is_for_all and hasattr(type(tree), "columns"):
-        result = convert_plainly(tree, targets)
-        if result is not None:
-            return result
-    return TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()

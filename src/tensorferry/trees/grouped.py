@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Places = Sequence[int]
 
-__all__ = ["Batch", "Part", "Shipment", "convert_parts", "prepared_part", "shipments"]
+__all__ = ["Batch", "RecipeLeaves", "Shipment", "convert_parts", "prepared_part", "shipments"]
 
 _PACKED = ("move", "land", "fetch", "place")
 """The transfers that can be made for a packed buffer."""
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
         return f"{self.transfers} transfers {way}, {size}: all are started before the first is waited for"
 
 
-class Part(NamedTuple):
+class RecipeLeaves(NamedTuple):
     """Leaves with the same recipe.
 
     Args:
@@ -97,16 +97,16 @@ class Part(NamedTuple):
         return [whole * size // count for size in sizes]
 
 
-def prepared_part(prepared: Sequence[Prepared]) -> Part:
+def prepared_part(prepared: Sequence[Prepared]) -> RecipeLeaves:
     """Leaves that were prepared, and have one recipe."""
-    return Part(
+    return RecipeLeaves(
         prepared[0].recipe,
         [each.handle for each in prepared],
         [each.info.size for each in prepared],
     )
 
 
-def convert_parts(parts: Sequence[Part], *, end: int | None = None) -> list[list[Any]]:
+def convert_parts(parts: Sequence[RecipeLeaves], *, end: int | None = None) -> list[list[Any]]:
     """The results of leaves, as lists like those in `parts`; small ones cross the bus together.
 
     Args:
@@ -150,7 +150,7 @@ class Shipment(NamedTuple):
     is_packed: bool
     members: list[_Member]
 
-    def batch(self, parts: Sequence[Part]) -> Batch:
+    def batch(self, parts: Sequence[RecipeLeaves]) -> Batch:
         """What `explain` says of it."""
         sizes: list[int] = []
         widths: list[int] = []
@@ -168,7 +168,7 @@ class Shipment(NamedTuple):
         transfers = 1 if self.is_packed else len(sizes)
         return Batch(plan.source.device, target, len(sizes), whole, transfers)
 
-    def converted(self, parts: Sequence[Part], end: int | None) -> dict[int, list[Any]]:
+    def converted(self, parts: Sequence[RecipeLeaves], end: int | None) -> dict[int, list[Any]]:
         """The results of the parts that have leaves in it, by the number of the part."""
         values: list[Any] = []
         for number, step, places in self.members:
@@ -189,7 +189,7 @@ class Shipment(NamedTuple):
             found[number] = arrived
         return found
 
-    def _crossed(self, parts: Sequence[Part], values: list[Any]) -> list[Any]:
+    def _crossed(self, parts: Sequence[RecipeLeaves], values: list[Any]) -> list[Any]:
         """Values after their transfer, as views of one buffer; or with their transfers started."""
         first, number, _ = self.members[0]
         recipe = parts[first].recipe
@@ -206,14 +206,14 @@ class Shipment(NamedTuple):
         packed, layout = pack(values, self._alignment(parts), **lock)
         return unpack(run.execute(recipe.program[number : number + 1], packed), layout)  # type: ignore[no-any-return]
 
-    def _alignment(self, parts: Sequence[Part]) -> int:
+    def _alignment(self, parts: Sequence[RecipeLeaves]) -> int:
         """The alignment of each leaf in a packed buffer, besides the size of its elements."""
         names = {parts[member.part].recipe.plan.result.framework for member in self.members}
         memories = [registry.backend_named(name).capabilities.memory for name in names]
         return max(1, *(memory.alignment for memory in memories))
 
 
-def shipments(parts: Sequence[Part]) -> list[Shipment]:
+def shipments(parts: Sequence[RecipeLeaves]) -> list[Shipment]:
     """How leaves cross the bus: one for each pair of devices.
 
     Args:

@@ -25,9 +25,10 @@ from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError
 from ..execution import run
 from ..execution.groups import Groups, LeafPart, some_of
+from ..host import memory
 from .containers import PLAIN, is_tuple_with_a_constructor, openers_of
 from .failures import refuse_unknown_name
-from .grouped import Part, convert_parts
+from .grouped import RecipeLeaves, convert_parts
 from .leaves import UNKNOWN
 from .structure import NAMESPACE, equal
 from .targets import copy_in_its_framework
@@ -36,6 +37,7 @@ from .walk import take_apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
+    from ..backends.columnar import ColumnBackend, Views
     from ..execution.groups import Arrangement, LeafGroup
     from ..execution.recipes import Conversion
     from .leaves import LeafRule
@@ -259,7 +261,53 @@ def _opened_by(
     return opened
 
 
+def _open_table(owner: ColumnBackend, x: Any) -> Opened | None:
+    """Open a table: an array over the memory of each plain column, the others as they are."""
+    views = owner.views(x)
+    if views is None:
+        return None
+    arrays = views.arrays
+    if all(array is not None for array in arrays.values()):
+        return views, [*arrays.values()]
+    columns = views.columns()
+    return views, [columns[name] if each is None else each for name, each in arrays.items()]
+
+
+def _make_table(views: Views, values: Iterable[Any]) -> Any:
+    return dict(zip(views.arrays, values, strict=True))
+
+
+def _signature_of_column(owner: ColumnBackend, array: Any) -> Any:
+    return owner.signature_of_array(array, memory.address(array) & 63)
+
+
 # -- programs --------------------------------------------------------------------------------------
+
+
+class _Table(NamedTuple):
+    """A table whose columns are read as arrays: its first leaf, and its place among containers."""
+
+    first: int
+    container: int
+
+
+class _Making:
+    """What is found while a program is made.
+
+    Attributes:
+        leaves: The leaves.
+        owners: The backends of tables, by the places of the arrays over their columns.
+        tables: The tables.
+        containers: The number of containers.
+    """
+
+    __slots__ = ("containers", "leaves", "owners", "tables")
+
+    def __init__(self) -> None:
+        self.leaves: list[Any] = []
+        self.owners: dict[int, ColumnBackend] = {}
+        self.tables: list[_Table] = []
+        self.containers = 0
 
 
 class Program(NamedTuple):
@@ -273,6 +321,7 @@ class Program(NamedTuple):
         texts: The positions of tensors of text, and for each type what says that it is one.
         unknown: The positions of objects that may hold a tensor, and must be searched.
         together: What `Groups.of` remembers of its leaves.
+        tables: The tables whose columns are read as arrays.
     """
 
     root: Container | None
@@ -282,6 +331,7 @@ class Program(NamedTuple):
     texts: tuple[tuple[int, Callable[[Any], bool]], ...]
     unknown: tuple[int, ...]
     together: dict[Hashable, Arrangement]
+    tables: tuple[_Table, ...]
 
     def take(self, tree: Any, rule: LeafRule) -> tuple[list[Any], list[Any]] | None:
         """The leaves of a tree, and what its containers are made again from.
@@ -310,6 +360,15 @@ class Program(NamedTuple):
             if rule.takes(leaves[place]):
                 return None
         return leaves, kept
+
+    def original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
+        """The column that an array of `take` is over; any other leaf itself."""
+        place = next(index for index, leaf in enumerate(leaves) if leaf is x)
+        for first, container in self.tables:
+            views = kept[container]
+            if 0 <= place - first < len(views.arrays):
+                return views.columns()[[*views.arrays][place - first]]
+        return x
 
     def rebuild(self, kept: list[Any], leaves: list[Any]) -> Any:
         """Make a tree again, with other leaves."""
@@ -367,8 +426,9 @@ class Programs:
             tree_program, leaves, kept = found
             places = tree_program.places
             chosen = leaves if places is None else [leaves[place] for place in places]
+            original = partial(tree_program.original, leaves, kept) if tree_program.tables else None
             if out is None:
-                results = self._results(tree_program, chosen)
+                results = self._results(tree_program, chosen, original)
             else:
                 results = self._written(tree_program, chosen, kept, out)
         except (ConversionError, *_FAILURES):
@@ -426,11 +486,10 @@ class Programs:
         Raises:
             ConversionError: The tree cannot be converted.
         """
-        if hasattr(type(tree), "columns"):
-            return None  # a table has a faster way
-        leaves: list[Any] = []
+        making = _Making()
+        leaves = making.leaves
         try:
-            root = self._container(tree, leaves, 0)
+            root = self._container(tree, making, 0)
         except _NoProgramError:
             return None
         if root is None:
@@ -464,7 +523,7 @@ class Programs:
             ):
                 return None
             self._refuse_unknown_names([names[place] for place in places])
-        parts = self._parts(leaves, kinds, places, names)
+        parts = self._parts(making, kinds, places, names)
         if parts is None:
             return None
         return Program(
@@ -475,6 +534,7 @@ class Programs:
             tuple(texts),
             tuple(unknown),
             {},
+            tuple(making.tables),
         )
 
     def _answer(self, kind: type, leaf: Any) -> Any:
@@ -486,7 +546,7 @@ class Programs:
         return None if issubclass(kind, TensorInfo) else self._rule.answer_of(kind, leaf)
 
     def _parts(
-        self, leaves: list[Any], kinds: list[type], places: list[int], names: list[str]
+        self, making: _Making, kinds: list[type], places: list[int], names: list[str]
     ) -> tuple[LeafPart, ...] | None:
         """The leaves that are converted, by type and request."""
         targets = self._targets
@@ -496,10 +556,11 @@ class Programs:
         found: dict[Any, list[int]] = {}
         for index, place in enumerate(places):
             among = place_of_name(self._patterns, names[place]) if names else None
-            found.setdefault((kinds[place], among), []).append(index)
+            key = kinds[place], among, making.owners.get(place)
+            found.setdefault(key, []).append(index)
         parts = []
-        for (kind, among), those in found.items():
-            leaf = leaves[places[those[0]]]
+        for (kind, among, owner), those in found.items():
+            leaf = making.leaves[places[those[0]]]
             conversion = copy_in_its_framework(leaf) if common is None else common
             registry.ready(conversion.target.name)
             decide = None
@@ -507,8 +568,12 @@ class Programs:
                 name = names[places[those[0]]] if names else ""
                 decide = partial(self._decided, conversion, name)
             alone = len(those) == len(places)
-            read = conversion.readers.get(kind) or conversion.reader(kind)
-            parts.append(LeafPart(kind, None if alone else those, conversion, decide, among, read))
+            if owner is None:
+                read = conversion.readers.get(kind) or conversion.reader(kind)
+            else:
+                read = partial(_signature_of_column, owner)
+            where = None if alone else those
+            parts.append(LeafPart(kind, where, conversion, decide, among, read, owner))
         return tuple(parts)
 
     def _refuse_unknown_names(self, names: list[str]) -> None:
@@ -522,7 +587,7 @@ class Programs:
     def _decided(self, conversion: Conversion, name: str, info: TensorInfo) -> Conversion:
         return self._targets.asked_of(conversion, info, lambda: name)
 
-    def _container(self, x: Any, leaves: list[Any], depth: int) -> Container | None:
+    def _container(self, x: Any, making: _Making, depth: int) -> Container | None:
         """The container that an object is, whose leaves are added; ``None`` if it is a leaf.
 
         Raises:
@@ -535,6 +600,9 @@ class Programs:
             return None
         if depth > _DEEPEST:
             raise _NoProgramError
+        table = self._table(x, making)
+        if table is not None:
+            return table
         found = self._way_to_open(x)
         if found is None:
             return None
@@ -542,17 +610,42 @@ class Programs:
         taken = opened(x)
         if taken is None:
             raise _NoProgramError
+        making.containers += 1
         whole, values = taken
         values = list(values)
         inner = []
         for at, value in enumerate(values):
-            container = self._container(value, leaves, depth + 1)
+            container = self._container(value, making, depth + 1)
             if container is None:
-                leaves.append(value)
+                making.leaves.append(value)
             else:
                 inner.append((at, container))
         labels = _labels(whole) if self._by_name else None
         return Container(kind, len(values), tuple(inner), opened, make, labels)
+
+    def _table(self, x: Any, making: _Making) -> Container | None:
+        """The container that a table is, whose columns are read together; else ``None``."""
+        common, kind = self._targets.common, type(x)
+        if not hasattr(kind, "columns") or common is None or self._by_name:
+            return None
+        from .tables import has_columns  # here, because most trees have no tables
+
+        if common.described or not common.is_for_host or not has_columns(x):
+            return None
+        owner: Any = registry.backend_of(x)
+        opened = partial(_open_table, owner)
+        taken = None if common.target is owner else opened(x)
+        if taken is None:
+            return None
+        views, columns = taken
+        start = len(making.leaves)
+        making.tables.append(_Table(start, making.containers))
+        making.containers += 1
+        for place, array in enumerate(views.arrays.values(), start):
+            if array is not None:
+                making.owners[place] = owner
+        making.leaves += columns
+        return Container(kind, len(columns), (), opened, _make_table, None)
 
     def _way_to_open(
         self, x: Any
@@ -576,7 +669,12 @@ class Programs:
 
     # -- run --------------------------------------------------------------------------------------
 
-    def _results(self, tree_program: Program, chosen: list[Any]) -> list[Any] | None:
+    def _results(
+        self,
+        tree_program: Program,
+        chosen: list[Any],
+        original: Callable[[Any], Any] | None,
+    ) -> list[Any] | None:
         """The results for leaves; ``None`` if one must be described.
 
         Raises:
@@ -592,7 +690,7 @@ class Programs:
             parts, together = self._parts_of_different(tree_program, chosen, alone), None
         results = self._by_fast_paths(parts, alone) if self._is_ordinary and alone else None
         if results is None:
-            results = self._by_groups(parts, alone, None, together)
+            results = self._by_groups(parts, alone, None, together, original)
         if results is None or alone is chosen:
             return results
         done = dict(zip(map(id, alone), results, strict=True))
@@ -635,6 +733,8 @@ class Programs:
         results: list[Any] = [None] * len(leaves)
         try:
             for part in parts:
+                if part.owner is not None:
+                    return None
                 path = paths[part.kind]
                 if len(leaves) > 1 and fast_paths.copies(part.kind, target):
                     return None
@@ -658,6 +758,7 @@ class Programs:
         leaves: list[Any],
         outs: list[Any] | None,
         together: dict[Hashable, Arrangement] | None,
+        original: Callable[[Any], Any] | None = None,
     ) -> list[Any] | None:
         """The results by recipes, each step for all leaves of one.
 
@@ -666,13 +767,15 @@ class Programs:
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        found = self._groups.of(leaves, parts, outs, together)
+        found = self._groups.of(leaves, parts, outs, together, original)
         if found is None:
             return None
         end = None if outs is None else -1
         results: list[Any] = [None] * len(leaves)
         if found.crosses and self._coalesce:
-            several = [Part(group.recipe, some_of(leaves, group.places)) for group in found.groups]
+            several = [
+                RecipeLeaves(group.recipe, some_of(leaves, group.places)) for group in found.groups
+            ]
             for group, some in zip(found.groups, convert_parts(several, end=end), strict=True):
                 _put(results, group.places, some)
         else:
@@ -682,14 +785,15 @@ class Programs:
                     results[place] = run.execute(recipe.program[:end], leaves[place])
                 else:
                     some = some_of(leaves, places)
-                    _put(results, places, Part(recipe, some).run(slice(end), some))
+                    _put(results, places, RecipeLeaves(recipe, some).run(slice(end), some))
         if outs is not None:
             for group in found.groups:
                 some = some_of(results, group.places)
                 run.execute(group.recipe.bulk[-1:], some, some_of(outs, group.places))
             results = outs
         if run.is_verifying():
-            _verify(found.groups, leaves, outs, results)
+            described = leaves if original is None else [*map(original, leaves)]
+            _verify(found.groups, described, outs, results)
         return results
 
 
