@@ -10,7 +10,7 @@ from tensorferry.columns.interface import type_in
 from tensorferry.columns.regular import regular_of
 from tensorferry.execution import recipes
 from tensorferry.execution.run import verifying
-from tensorferry.trees import program
+from tensorferry.trees import program, tables
 from tensorferry.trees.conversion import TreeConversion
 
 pa = pytest.importorskip("pyarrow")
@@ -244,7 +244,7 @@ def test_columns_of_tables_against_numpy():
 def test_planted_faults_of_tables_are_noticed(monkeypatch, fault):
     """The comparison above is one that can fail."""
     test_columns_of_tables_against_numpy()
-    real, last = program._open_table, []
+    real, last = tables.open_together, []
 
     def opened(owner, x):
         views, columns = real(owner, x)
@@ -253,7 +253,7 @@ def test_planted_faults_of_tables_are_noticed(monkeypatch, fault):
         last.append(columns)
         return views, last[max(0, len(last) - 2)]
 
-    monkeypatch.setattr(program, "_open_table", opened)
+    monkeypatch.setattr(tables, "open_together", opened)
     recipes.forget()
     with pytest.raises((AssertionError, AttributeError)):
         test_columns_of_tables_against_numpy()

@@ -25,7 +25,6 @@ from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError
 from ..execution import run
 from ..execution.groups import Groups, LeafPart, some_of
-from ..host import memory
 from .containers import PLAIN, is_tuple_with_a_constructor, openers_of
 from .failures import refuse_unknown_name
 from .grouped import RecipeLeaves, convert_parts
@@ -37,8 +36,8 @@ from .walk import take_apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-    from ..backends.columnar import ColumnBackend, Views
-    from ..execution.groups import Arrangement, LeafGroup
+    from ..backends.columnar import ColumnBackend
+    from ..execution.groups import Arrangement
     from ..execution.recipes import Conversion
     from .leaves import LeafRule
     from .targets import Targets
@@ -261,26 +260,6 @@ def _opened_by(
     return opened
 
 
-def _open_table(owner: ColumnBackend, x: Any) -> Opened | None:
-    """Open a table: an array over the memory of each plain column, the others as they are."""
-    views = owner.views(x)
-    if views is None:
-        return None
-    arrays = views.arrays
-    if all(array is not None for array in arrays.values()):
-        return views, [*arrays.values()]
-    columns = views.columns()
-    return views, [columns[name] if each is None else each for name, each in arrays.items()]
-
-
-def _make_table(views: Views, values: Iterable[Any]) -> Any:
-    return dict(zip(views.arrays, values, strict=True))
-
-
-def _signature_of_column(owner: ColumnBackend, array: Any) -> Any:
-    return owner.signature_of_array(array, memory.address(array) & 63)
-
-
 # -- programs --------------------------------------------------------------------------------------
 
 
@@ -294,11 +273,7 @@ class _Table(NamedTuple):
 class _Making:
     """What is found while a program is made.
 
-    Attributes:
-        leaves: The leaves.
-        owners: The backends of tables, by the places of the arrays over their columns.
-        tables: The tables.
-        containers: The number of containers.
+    The `owners` are the backends of tables, by the places of the arrays over their columns.
     """
 
     __slots__ = ("containers", "leaves", "owners", "tables")
@@ -571,7 +546,7 @@ class Programs:
             if owner is None:
                 read = conversion.readers.get(kind) or conversion.reader(kind)
             else:
-                read = partial(_signature_of_column, owner)
+                read = owner.signature_of_view
             where = None if alone else those
             parts.append(LeafPart(kind, where, conversion, decide, among, read, owner))
         return tuple(parts)
@@ -628,12 +603,12 @@ class Programs:
         common, kind = self._targets.common, type(x)
         if not hasattr(kind, "columns") or common is None or self._by_name:
             return None
-        from .tables import has_columns  # here, because most trees have no tables
+        from .tables import has_columns, open_together, rebuilt  # most trees have no tables
 
         if common.described or not common.is_for_host or not has_columns(x):
             return None
         owner: Any = registry.backend_of(x)
-        opened = partial(_open_table, owner)
+        opened = partial(open_together, owner)
         taken = None if common.target is owner else opened(x)
         if taken is None:
             return None
@@ -645,7 +620,7 @@ class Programs:
             if array is not None:
                 making.owners[place] = owner
         making.leaves += columns
-        return Container(kind, len(columns), (), opened, _make_table, None)
+        return Container(kind, len(columns), (), opened, rebuilt, None)
 
     def _way_to_open(
         self, x: Any
@@ -704,7 +679,7 @@ class Programs:
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        outs = _outs(tree_program, kept, out)
+        outs = None if tree_program.tables else _outs(tree_program, kept, out)
         if outs is None or len(set(map(id, chosen))) < len(chosen):
             return None
         # Made again before anything is written, because a container may refuse the values.
@@ -721,9 +696,8 @@ class Programs:
         found = []
         for part in tree_program.parts:
             places = range(len(chosen)) if part.places is None else part.places
-            found.append(
-                part._replace(places=list(dict.fromkeys(at[id(chosen[place])] for place in places)))
-            )
+            left = dict.fromkeys([at[id(chosen[place])] for place in places])
+            found.append(part._replace(places=[*left]))
         return tuple(found)
 
     def _by_fast_paths(self, parts: Sequence[LeafPart], leaves: list[Any]) -> list[Any] | None:
@@ -770,16 +744,14 @@ class Programs:
         found = self._groups.of(leaves, parts, outs, together, original)
         if found is None:
             return None
-        end = None if outs is None else -1
+        groups, end = found.groups, None if outs is None else -1
         results: list[Any] = [None] * len(leaves)
         if found.crosses and self._coalesce:
-            several = [
-                RecipeLeaves(group.recipe, some_of(leaves, group.places)) for group in found.groups
-            ]
-            for group, some in zip(found.groups, convert_parts(several, end=end), strict=True):
+            several = [RecipeLeaves(each.recipe, some_of(leaves, each.places)) for each in groups]
+            for group, some in zip(groups, convert_parts(several, end=end), strict=True):
                 _put(results, group.places, some)
         else:
-            for recipe, places, _ in found.groups:
+            for recipe, places, _ in groups:
                 if len(places) == 1:
                     (place,) = places
                     results[place] = run.execute(recipe.program[:end], leaves[place])
@@ -787,13 +759,16 @@ class Programs:
                     some = some_of(leaves, places)
                     _put(results, places, RecipeLeaves(recipe, some).run(slice(end), some))
         if outs is not None:
-            for group in found.groups:
+            for group in groups:
                 some = some_of(results, group.places)
                 run.execute(group.recipe.bulk[-1:], some, some_of(outs, group.places))
             results = outs
         if run.is_verifying():
-            described = leaves if original is None else [*map(original, leaves)]
-            _verify(found.groups, described, outs, results)
+            for group in groups:
+                for place in group.places:
+                    x = leaves[place] if original is None else original(leaves[place])
+                    out = None if outs is None else outs[place]
+                    run.verify(run.prepare(x, group.conversion, out), results[place])
         return results
 
 
@@ -808,15 +783,6 @@ def _put(results: list[Any], places: Sequence[int], values: list[Any]) -> None:
         return
     for place, value in zip(places, values, strict=True):
         results[place] = value
-
-
-def _verify(
-    groups: list[LeafGroup], leaves: list[Any], outs: list[Any] | None, results: list[Any]
-) -> None:
-    for group in groups:
-        for place in group.places:
-            out = None if outs is None else outs[place]
-            run.verify(run.prepare(leaves[place], group.conversion, out), results[place])
 
 
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:

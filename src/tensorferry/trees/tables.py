@@ -29,6 +29,9 @@ from .containers import PLAIN
 from .walk import take_apart
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..backends.columnar import Views
     from ..core.leaf_dtypes import DtypeRule
 
 __all__ = [
@@ -38,8 +41,10 @@ __all__ = [
     "is_counted",
     "is_one_value",
     "may_be_column",
+    "open_together",
     "put_masks_beside",
     "read_as_asked",
+    "rebuilt",
     "why_no_tensor",
     "with_column_keywords",
 ]
@@ -145,6 +150,26 @@ def has_columns(x: Any) -> bool:
         with suppress(UnsupportedTypeError):
             owner = registry.backend_of(x)
     return isinstance(owner, ColumnBackend) and owner.is_table(kind)
+
+
+def open_together(owner: ColumnBackend, x: Any) -> tuple[Views, list[Any]] | None:
+    """A table's columns: of each plain one an array over its memory, the others as they are.
+
+    ``None`` if they must be read one by one.
+    """
+    views = owner.views(x)
+    if views is None:
+        return None
+    arrays = views.arrays
+    if all(array is not None for array in arrays.values()):
+        return views, [*arrays.values()]
+    columns = views.columns()
+    return views, [columns[name] if each is None else each for name, each in arrays.items()]
+
+
+def rebuilt(views: Views, values: Iterable[Any]) -> dict[object, Any]:
+    """The dict of columns that a table becomes."""
+    return dict(zip(views.arrays, values, strict=True))
 
 
 def is_one_value(x: Any) -> bool:
