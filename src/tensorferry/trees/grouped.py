@@ -1,4 +1,4 @@
-"""Many leaves at once: each step for all that take it, and small ones packed to cross a bus together."""
+"""Many leaves at once: by fast paths, or each step for all that take it, small ones packed for a bus."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 from ..core.devices import HOST
 from ..core.dtypes import find
 from ..core.named_tuple import NamedTuple
@@ -17,8 +17,9 @@ from ..execution.groups import AT_ONCE, some_of
 from ..host import packing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ..execution.groups import Arrangement, LeafPart
     from ..execution.recipes import Recipe
     from ..execution.run import Prepared
     from ..planning.plan import Plan
@@ -26,10 +27,23 @@ if TYPE_CHECKING:
 
     Places = Sequence[int]
 
-__all__ = ["Batch", "RecipeLeaves", "Shipment", "convert_parts", "prepared_part", "shipments"]
+__all__ = [
+    "Batch",
+    "RecipeLeaves",
+    "Shipment",
+    "convert_by_fast_paths",
+    "convert_groups",
+    "convert_parts",
+    "prepared_part",
+    "shipments",
+]
 
 _PACKED = ("move", "land", "fetch", "place")
 """The transfers that can be made for a packed buffer."""
+
+
+_FEW = 8
+"""Up to so many leaves, all are tried by a fast path."""
 
 
 class Batch(NamedTuple):
@@ -123,6 +137,95 @@ def convert_parts(parts: Sequence[RecipeLeaves], *, end: int | None = None) -> l
         found[number] if number in found else part.run(slice(end), part.leaves)
         for number, part in enumerate(parts)
     ]
+
+
+def convert_by_fast_paths(
+    parts: Sequence[LeafPart], leaves: list[Any], target: str
+) -> list[Any] | None:
+    """The results of the fast paths to a target, if they accept all leaves.
+
+    Args:
+        parts: The leaves by type.
+        leaves: The leaves.
+        target: The name of the target.
+    """
+    paths, results = fast_paths.paths_to(target), leaves
+    try:
+        for part in parts:
+            path, places = paths[part.kind], part.places
+            if part.owner is not None or (len(leaves) > 1 and fast_paths.copies(part.kind, target)):
+                return None
+            some = leaves if places is None else [leaves[place] for place in places]
+            # One is tried first: on a device, say, none is accepted.
+            if len(some) > _FEW and path(some[0]) is None:
+                return None
+            found = [*map(path, some)]
+            if places is None:
+                results = found
+                continue
+            if results is leaves:
+                results = [None] * len(leaves)
+            _put(results, places, found)
+    except fast_paths.NOT_ACCEPTED:
+        return None
+    return None if type(None) in set(map(type, results)) else results
+
+
+def convert_groups(
+    found: Arrangement,
+    leaves: list[Any],
+    outs: list[Any] | None,
+    *,
+    coalesce: bool,
+    original: Callable[[Any], Any] | None = None,
+) -> list[Any]:
+    """The results for leaves by their steps, each step for all leaves of one.
+
+    Args:
+        found: The leaves by their steps.
+        leaves: The leaves.
+        outs: For each leaf, the tensor that the result is written into; or ``None``.
+        coalesce: Whether small leaves cross the bus together.
+        original: Gives the column that an array is over.
+
+    Raises:
+        ConversionError: A leaf cannot be converted.
+    """
+    groups, end = found.groups, None if outs is None else -1
+    results: list[Any] = [None] * len(leaves)
+    if found.crosses and coalesce:
+        several = [RecipeLeaves(each.recipe, some_of(leaves, each.places)) for each in groups]
+        for group, some in zip(groups, convert_parts(several, end=end), strict=True):
+            _put(results, group.places, some)
+    else:
+        for recipe, places, _ in groups:
+            if len(places) == 1:
+                (place,) = places
+                results[place] = run.execute(recipe.program[:end], leaves[place])
+            else:
+                some = some_of(leaves, places)
+                _put(results, places, RecipeLeaves(recipe, some).run(slice(end), some))
+    if outs is not None:
+        for group in groups:
+            some = some_of(results, group.places)
+            run.execute(group.recipe.bulk[-1:], some, some_of(outs, group.places))
+        results = outs
+    if run.is_verifying():
+        for group in groups:
+            for place in group.places:
+                x = leaves[place] if original is None else original(leaves[place])
+                out = None if outs is None else outs[place]
+                run.verify(run.prepare(x, group.conversion, out), results[place])
+    return results
+
+
+def _put(results: list[Any], places: Places, values: list[Any]) -> None:
+    """Put values in their places."""
+    if type(places) is range and len(places) == len(results):
+        results[:] = values
+        return
+    for place, value in zip(places, values, strict=True):
+        results[place] = value
 
 
 # -- what crosses a bus together -------------------------------------------------------------------

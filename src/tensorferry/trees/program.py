@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import optree
 
-from ..backends import fast_paths, registry
+from ..backends import registry
 from ..backends.base import Backend
 from ..backends.nodes import Node
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError
-from ..execution import run
-from ..execution.groups import Groups, LeafPart, some_of
+from ..execution.groups import Groups, LeafPart
 from .containers import PLAIN, is_tuple_with_a_constructor, openers_of
 from .failures import refuse_unknown_name
-from .grouped import RecipeLeaves, convert_parts
+from .grouped import convert_by_fast_paths, convert_groups
 from .leaves import UNKNOWN
 from .structure import NAMESPACE, equal
 from .targets import copy_in_its_framework
@@ -39,12 +38,13 @@ if TYPE_CHECKING:
     from ..backends.columnar import ColumnBackend
     from ..execution.groups import Arrangement
     from ..execution.recipes import Conversion
+    from ..planning.plan import Plan
     from .leaves import LeafRule
     from .targets import Targets
 
     Opened = tuple[Any, Iterable[Any]]
 
-__all__ = ["Program", "Programs"]
+__all__ = ["PreparedTree", "Program", "Programs"]
 
 _ALTERNATIVES = 8
 """How many programs are kept for trees that look alike at first sight."""
@@ -54,8 +54,6 @@ _MOST_LEAVES = 1 << 18
 """The most leaves of all programs of one request together."""
 _DEEPEST = 100
 """The deepest nesting of containers in a program."""
-_FEW = 8
-"""Up to so many leaves, all are tried by a fast path."""
 _FAILURES = (KeyError, RuntimeError, TypeError, ValueError)
 """What a framework raises, and a container that changes meanwhile."""
 
@@ -336,8 +334,11 @@ class Program(NamedTuple):
                 return None
         return leaves, kept
 
-    def original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
-        """The column that an array of `take` is over; any other leaf itself."""
+    def originals(self, leaves: list[Any], kept: list[Any]) -> Callable[[Any], Any] | None:
+        """A function that gives the column that an array is over; ``None`` without tables."""
+        return partial(self._original, leaves, kept) if self.tables else None
+
+    def _original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
         place = next(index for index, leaf in enumerate(leaves) if leaf is x)
         for first, container in self.tables:
             views = kept[container]
@@ -345,11 +346,41 @@ class Program(NamedTuple):
                 return views.columns()[[*views.arrays][place - first]]
         return x
 
+    def chosen(self, leaves: list[Any]) -> list[Any]:
+        """Those of all leaves that are converted."""
+        return leaves if self.places is None else [leaves[place] for place in self.places]
+
+    def whole(self, leaves: list[Any], results: list[Any]) -> list[Any]:
+        """All leaves, with results in place of those that are converted."""
+        if self.places is None:
+            return results
+        found = [*leaves]
+        for place, result in zip(self.places, results, strict=True):
+            found[place] = result
+        return found
+
     def rebuild(self, kept: list[Any], leaves: list[Any]) -> Any:
         """Make a tree again, with other leaves."""
         if self.root is None:
             return leaves[0]
         return self.root.rebuild(iter(kept), iter(leaves))
+
+
+class PreparedTree(NamedTuple):
+    """The conversion of a tree that is not run yet.
+
+    Args:
+        plans: For each kind of leaf, a plan: with the same devices, but perhaps with other sizes.
+        found: The program, the leaves, and what the containers are made again from.
+    """
+
+    plans: list[Plan]
+    found: tuple[Program, list[Any], list[Any]]
+
+    def tree(self) -> Any:
+        """A tree of the same leaves, whatever has become of its containers."""
+        tree_program, leaves, kept = self.found
+        return tree_program.rebuild(kept, leaves)
 
 
 class Programs:
@@ -368,8 +399,8 @@ class Programs:
         "_is_ordinary",
         "_kept",
         "_leaves",
-        "_path_to",
         "_rule",
+        "_target",
         "_targets",
     )
 
@@ -385,7 +416,7 @@ class Programs:
         self._is_ordinary = (
             common is not None and not targets.decides_by_leaf and common.request.is_ordinary
         )
-        self._path_to = "" if common is None else common.target.name
+        self._target = "" if common is None else common.target.name
 
     def convert(self, tree: Any, out: Any = None) -> Any:
         """Convert a tree; `NotImplemented` if it is a matter for `TreeConversion`.
@@ -398,26 +429,38 @@ class Programs:
             found = self._find(tree)
             if found is None:
                 return NotImplemented
-            tree_program, leaves, kept = found
-            places = tree_program.places
-            chosen = leaves if places is None else [leaves[place] for place in places]
-            original = partial(tree_program.original, leaves, kept) if tree_program.tables else None
-            if out is None:
-                results = self._results(tree_program, chosen, original)
-            else:
-                results = self._written(tree_program, chosen, kept, out)
+            return self._converted(*found) if out is None else self._written(*found, out)
         except (ConversionError, *_FAILURES):
             return NotImplemented  # the error is raised there, with the path of the leaf
-        if results is None:
-            return NotImplemented
-        if places is not None:
-            whole = [*leaves]
-            for place, result in zip(places, results, strict=True):
-                whole[place] = result
-            results = whole
+
+    def prepare(self, tree: Any) -> PreparedTree | None:
+        """The conversion of a tree, to be run later; ``None`` if it is not for a program."""
         try:
-            return tree_program.rebuild(kept, results)
-        except Exception:  # noqa: BLE001 - what the class of a container raises, is noted there
+            found = self._find(tree)
+            if found is None:
+                return None
+            tree_program, leaves, kept = found
+            chosen = tree_program.chosen(leaves)
+            if len(set(map(id, chosen))) < len(chosen):
+                return None
+            original = tree_program.originals(leaves, kept)
+            together = tree_program.together
+            arranged = self._groups.of(chosen, tree_program.parts, None, together, original)
+        except (ConversionError, *_FAILURES):
+            return None
+        if arranged is None:
+            return None
+        return PreparedTree([group.recipe.plan for group in arranged.groups], found)
+
+    def run(self, prepared: PreparedTree) -> Any:
+        """Convert the tree; `NotImplemented` if it is a matter for `TreeConversion`.
+
+        Its containers may have changed meanwhile, but what they held is converted. What is done
+        depends on the settings of now.
+        """
+        try:
+            return self._converted(*prepared.found)
+        except (ConversionError, *_FAILURES):
             return NotImplemented
 
     # -- find -------------------------------------------------------------------------------------
@@ -543,12 +586,8 @@ class Programs:
                 name = names[places[those[0]]] if names else ""
                 decide = partial(self._decided, conversion, name)
             alone = len(those) == len(places)
-            if owner is None:
-                read = conversion.readers.get(kind) or conversion.reader(kind)
-            else:
-                read = owner.signature_of_view
             where = None if alone else those
-            parts.append(LeafPart(kind, where, conversion, decide, among, read, owner))
+            parts.append(LeafPart(kind, where, conversion, decide, among, owner))
         return tuple(parts)
 
     def _refuse_unknown_names(self, names: list[str]) -> None:
@@ -644,6 +683,21 @@ class Programs:
 
     # -- run --------------------------------------------------------------------------------------
 
+    def _converted(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
+        """The tree of the results; `NotImplemented` if a leaf must be described.
+
+        Raises:
+            ConversionError: A leaf cannot be converted.
+        """
+        chosen = tree_program.chosen(leaves)
+        results = self._results(tree_program, chosen, tree_program.originals(leaves, kept))
+        if results is None:
+            return NotImplemented
+        try:
+            return tree_program.rebuild(kept, tree_program.whole(leaves, results))
+        except Exception:  # noqa: BLE001 - what the class of a container raises, is noted there
+            return NotImplemented
+
     def _results(
         self,
         tree_program: Program,
@@ -663,7 +717,9 @@ class Programs:
             # An object that occurs several times is converted once.
             alone = list({id(leaf): leaf for leaf in chosen}.values())
             parts, together = self._parts_of_different(tree_program, chosen, alone), None
-        results = self._by_fast_paths(parts, alone) if self._is_ordinary and alone else None
+        results = None
+        if self._is_ordinary and alone:
+            results = convert_by_fast_paths(parts, alone, self._target)
         if results is None:
             results = self._by_groups(parts, alone, None, together, original)
         if results is None or alone is chosen:
@@ -671,22 +727,21 @@ class Programs:
         done = dict(zip(map(id, alone), results, strict=True))
         return [done[id(leaf)] for leaf in chosen]
 
-    def _written(
-        self, tree_program: Program, chosen: list[Any], kept: list[Any], out: Any
-    ) -> list[Any] | None:
-        """The tensors of ``out=``, into which the results for leaves have been written.
+    def _written(self, tree_program: Program, leaves: list[Any], kept: list[Any], out: Any) -> Any:
+        """The tree with the tensors of ``out=``, into which the results have been written.
 
         Raises:
             ConversionError: A leaf cannot be converted.
         """
         outs = None if tree_program.tables else _outs(tree_program, kept, out)
+        chosen = tree_program.chosen(leaves)
         if outs is None or len(set(map(id, chosen))) < len(chosen):
-            return None
+            return NotImplemented
+        outs = tree_program.chosen(outs)
         # Made again before anything is written, because a container may refuse the values.
-        tree_program.rebuild(kept, outs)
-        if tree_program.places is not None:
-            outs = [outs[place] for place in tree_program.places]
-        return self._by_groups(tree_program.parts, chosen, outs, tree_program.together)
+        made = tree_program.rebuild(kept, tree_program.whole(leaves, outs))
+        results = self._by_groups(tree_program.parts, chosen, outs, tree_program.together)
+        return NotImplemented if results is None else made
 
     def _parts_of_different(
         self, tree_program: Program, chosen: list[Any], alone: list[Any]
@@ -699,32 +754,6 @@ class Programs:
             left = dict.fromkeys([at[id(chosen[place])] for place in places])
             found.append(part._replace(places=[*left]))
         return tuple(found)
-
-    def _by_fast_paths(self, parts: Sequence[LeafPart], leaves: list[Any]) -> list[Any] | None:
-        """The results of fast paths, if they accept all leaves."""
-        target = self._path_to
-        paths = fast_paths.paths_to(target)
-        results: list[Any] = [None] * len(leaves)
-        try:
-            for part in parts:
-                if part.owner is not None:
-                    return None
-                path = paths[part.kind]
-                if len(leaves) > 1 and fast_paths.copies(part.kind, target):
-                    return None
-                some = leaves if part.places is None else [leaves[place] for place in part.places]
-                # One is tried first: on a device, say, none is accepted.
-                if len(some) > _FEW and path(some[0]) is None:
-                    return None
-                found = [*map(path, some)]
-                if part.places is None:
-                    results = found
-                    continue
-                for place, result in zip(part.places, found, strict=True):
-                    results[place] = result
-        except fast_paths.NOT_ACCEPTED:
-            return None
-        return None if type(None) in set(map(type, results)) else results
 
     def _by_groups(
         self,
@@ -744,45 +773,11 @@ class Programs:
         found = self._groups.of(leaves, parts, outs, together, original)
         if found is None:
             return None
-        groups, end = found.groups, None if outs is None else -1
-        results: list[Any] = [None] * len(leaves)
-        if found.crosses and self._coalesce:
-            several = [RecipeLeaves(each.recipe, some_of(leaves, each.places)) for each in groups]
-            for group, some in zip(groups, convert_parts(several, end=end), strict=True):
-                _put(results, group.places, some)
-        else:
-            for recipe, places, _ in groups:
-                if len(places) == 1:
-                    (place,) = places
-                    results[place] = run.execute(recipe.program[:end], leaves[place])
-                else:
-                    some = some_of(leaves, places)
-                    _put(results, places, RecipeLeaves(recipe, some).run(slice(end), some))
-        if outs is not None:
-            for group in groups:
-                some = some_of(results, group.places)
-                run.execute(group.recipe.bulk[-1:], some, some_of(outs, group.places))
-            results = outs
-        if run.is_verifying():
-            for group in groups:
-                for place in group.places:
-                    x = leaves[place] if original is None else original(leaves[place])
-                    out = None if outs is None else outs[place]
-                    run.verify(run.prepare(x, group.conversion, out), results[place])
-        return results
+        return convert_groups(found, leaves, outs, coalesce=self._coalesce, original=original)
 
 
 class _NoProgramError(Exception):
     """There is no program for a tree."""
-
-
-def _put(results: list[Any], places: Sequence[int], values: list[Any]) -> None:
-    """Put values in their places."""
-    if type(places) is range and len(places) == len(results):
-        results[:] = values
-        return
-    for place, value in zip(places, values, strict=True):
-        results[place] = value
 
 
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
@@ -793,7 +788,13 @@ def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     theirs: list[Any] = []
     if not tree_program.root.take(out, outs, theirs, []):
         return None
-    for mine, other in zip(kept, theirs, strict=True):
-        if not equal(_labels(mine), _labels(other)):
-            return None
-    return outs
+    return outs if all(map(_have_equal_keys, kept, theirs)) else None
+
+
+def _have_equal_keys(mine: Any, other: Any) -> bool:
+    """Whether containers have the same keys in the same order, from what `take` kept of them."""
+    if isinstance(mine, Node) and isinstance(other, Node):
+        return equal(mine.entries, other.entries)
+    if isinstance(mine, dict) and {*map(type, mine), *map(type, other)} <= {str}:
+        return [*mine] == [*other]
+    return equal(_labels(mine), _labels(other))
