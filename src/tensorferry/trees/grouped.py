@@ -307,7 +307,7 @@ class Shipment(NamedTuple):
         pack = packing.pack if step.verb == "place" else backend.pack
         unpack = packing.unpack if step.verb == "fetch" else backend.unpack
         packed, layout = pack(values, self._alignment(parts), **lock)
-        return unpack(run.execute(recipe.program[number : number + 1], packed), layout)  # type: ignore[no-any-return]
+        return unpack(run.execute(recipe.program[number : number + 1], packed), layout)
 
     def _alignment(self, parts: Sequence[RecipeLeaves]) -> int:
         """The alignment of each leaf in a packed buffer, besides the size of its elements."""
