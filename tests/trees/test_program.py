@@ -717,3 +717,16 @@ def test_a_start_converts_what_the_tree_held(monkeypatch):
     pending = lossy.prepare({"a": np.ones(2), "b": [np.full(2, 0.5)]})
     with pytest.raises(ferry.LossyCastError, match=r'\$\["b"\]\[0\]'):
         pending.run()
+
+
+@pytest.mark.fast_paths
+def test_what_is_remembered_of_few_leaves_is_bounded():
+    """Of one structure, leaves of hundreds of dtypes and ranks together."""
+    api._forget()
+    for first in range(20):
+        for second in range(20):
+            tree = [np.ones((1,) * first), np.ones((1,) * second)]
+            made = ferry.convert_tree(tree, "numpy", copy=True)
+            assert [x.ndim for x in made] == [first, second]
+    (kept,) = [each for many in programs_for(copy=True)._kept.values() for each in many]
+    assert 0 < len(kept.together) <= groups._MOST_TOGETHER

@@ -1,4 +1,4 @@
-"""Many leaves at once: by fast paths, or each step for all that take it, small ones packed for a bus."""
+"""Many leaves at once: by fast paths, by groups with the same steps, together over a bus."""
 
 from __future__ import annotations
 

@@ -540,7 +540,8 @@ class Programs:
                 is_counted(leaves[place], self._targets.rule, names[place]) for place, _ in texts
             ):
                 return None
-            self._refuse_unknown_names([names[place] for place in places])
+            rule, those = self._targets.rule, [names[place] for place in places]
+            refuse_unknown_name("dtype", rule.names, those, lambda _: None, rule.without_names)
         parts = self._parts(making, kinds, places, names)
         if parts is None:
             return None
@@ -571,9 +572,10 @@ class Programs:
         common = targets.common
         if common is None and not targets.copies:
             return None
+        patterns = tuple([name for name, _ in targets.rule.names])
         found: dict[Any, list[int]] = {}
         for index, place in enumerate(places):
-            among = place_of_name(self._patterns, names[place]) if names else None
+            among = place_of_name(patterns, names[place]) if names else None
             key = kinds[place], among, making.owners.get(place)
             found.setdefault(key, []).append(index)
         parts = []
@@ -589,14 +591,6 @@ class Programs:
             where = None if alone else those
             parts.append(LeafPart(kind, where, conversion, decide, among, owner))
         return tuple(parts)
-
-    def _refuse_unknown_names(self, names: list[str]) -> None:
-        rule = self._targets.rule
-        refuse_unknown_name("dtype", rule.names, names, lambda _: None, rule.without_names)
-
-    @property
-    def _patterns(self) -> tuple[str, ...]:
-        return tuple([name for name, _ in self._targets.rule.names])
 
     def _decided(self, conversion: Conversion, name: str, info: TensorInfo) -> Conversion:
         return self._targets.asked_of(conversion, info, lambda: name)
@@ -689,12 +683,16 @@ class Programs:
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        chosen = tree_program.chosen(leaves)
-        results = self._results(tree_program, chosen, tree_program.originals(leaves, kept))
+        is_whole, tables = tree_program.places is None, tree_program.tables
+        chosen = leaves if is_whole else tree_program.chosen(leaves)
+        original = tree_program.originals(leaves, kept) if tables else None
+        results = self._results(tree_program, chosen, original)
         if results is None:
             return NotImplemented
         try:
-            return tree_program.rebuild(kept, tree_program.whole(leaves, results))
+            return tree_program.rebuild(
+                kept, results if is_whole else tree_program.whole(leaves, results)
+            )
         except Exception:  # noqa: BLE001 - what the class of a container raises, is noted there
             return NotImplemented
 
