@@ -42,10 +42,6 @@ _PACKED = ("move", "land", "fetch", "place")
 """The transfers that can be made for a packed buffer."""
 
 
-_FEW = 8
-"""Up to so many leaves, all are tried by a fast path."""
-
-
 class Batch(NamedTuple):
     """Leaves that cross the bus together.
 
@@ -156,10 +152,11 @@ def convert_by_fast_paths(
             if part.owner is not None or (len(leaves) > 1 and fast_paths.copies(part.kind, target)):
                 return None
             some = leaves if places is None else [leaves[place] for place in places]
-            # One is tried first: on a device, say, none is accepted.
-            if len(some) > _FEW and path(some[0]) is None:
-                return None
-            found = [*map(path, some)]
+            rest = iter(some)
+            first = path(next(rest))
+            if first is None:
+                return None  # on a device, say, none is accepted
+            found = [first, *map(path, rest)]
             if places is None:
                 results = found
                 continue
