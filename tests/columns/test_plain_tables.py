@@ -8,11 +8,10 @@ import pytest
 import tensorferry as ferry
 from tensorferry.columns.interface import type_in
 from tensorferry.columns.regular import regular_of
-from tensorferry.core.leaf_dtypes import rule_of
+from tensorferry.execution import recipes
 from tensorferry.execution.run import verifying
-from tensorferry.trees import conversion
-from tensorferry.trees.conversion import convert_plainly
-from tensorferry.trees.targets import Targets
+from tensorferry.trees import program, tables
+from tensorferry.trees.conversion import TreeConversion
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
@@ -126,12 +125,6 @@ def shared():
     yield pl.DataFrame([series, series.alias("b")])
 
 
-def targets(to, **said):
-    dtype = said.pop("dtype", None)
-    keywords = {"copy": None, "casting": None, "grad": "detach", "options": (), **said}
-    return Targets((to, None), rule_of(dtype), **keywords)
-
-
 def seen(tree):
     """Each column: its values, dtype, whether it can be written, and with which others it shares memory."""
     return {
@@ -181,7 +174,7 @@ def test_a_table_gives_what_the_road_gives(to, said, monkeypatch):
     """Each table twice, after all others: what is kept of one schema is not taken for another's."""
     tables = [*plain(), *others(), *shared()]
     with monkeypatch.context() as patch, verifying(True):
-        patch.setattr(conversion, "convert_plainly", lambda *_: None)
+        patch.setattr(program.Programs, "convert", lambda *_: NotImplemented)
         road = [outcome(x, to, said) for x in tables]
     checked = [outcome(x, to, said) for x in tables]
     with verifying(False):
@@ -193,22 +186,83 @@ def test_a_table_gives_what_the_road_gives(to, said, monkeypatch):
 
 
 @pytest.mark.parametrize("to", ["numpy", "torch"])
-def test_plain_columns_go_that_way_and_no_others(to):
+@pytest.mark.parametrize("inside", [False, True])
+def test_plain_columns_are_read_together_and_others_are_described(to, inside, monkeypatch):
     """Text stays beside them; to PyTorch without copies, as some of these have memory in common."""
+    described = []
+    real = TreeConversion.convert
+    monkeypatch.setattr(
+        TreeConversion, "convert", lambda self: described.append(self) or real(self)
+    )
+
+    def convert(table, **said):
+        tree = {"x": [table, VALUES.copy()]} if inside else table
+        found = ferry.convert_tree(tree, to, **said)
+        return found["x"][0] if inside else found
+
     said = {"copy": False} if to == "torch" else {"dtype": "fit"}
     for table in plain():
-        found = convert_plainly(table, targets(to, **said))
-        assert found is not None
+        found = convert(table, **said)
+        assert not described
         assert list(found) == list(
             table.schema.names if isinstance(table, (pa.Table, pa.RecordBatch)) else table.columns
         )
-    for table in others():
-        assert convert_plainly(table, targets(to, **said)) is None
-    for x in (VALUES, {"a": VALUES}, [VALUES], pl.Series(VALUES), None):
-        assert convert_plainly(x, targets(to)) is None
     for table in shared():
-        assert convert_plainly(table, targets("torch")) is None
-        assert convert_plainly(table, targets("torch", copy=False)) is not None
+        convert(table, copy=False)
+        assert not described
+        convert(table, copy=True)
+        assert described.pop()
+
+
+@pytest.mark.fast_paths
+def test_columns_of_tables_against_numpy():
+    """Whatever was converted before: each table twice in turn with others of the same first sight."""
+    rng = np.random.default_rng(3)
+    dtypes = ("float32", "float64", "int32", "uint8", "bool")
+    makers = (pd.DataFrame, pl.DataFrame, pa.table)
+    for round_ in range(40):
+        names = [f"c{index}" for index in range(rng.integers(1, 5))]
+        held = {name: (rng.random(6) * 9).astype(rng.choice(dtypes)) for name in names}
+        if round_ % 3 == 0:
+            held["text"] = np.array(list("abcdef"), dtype=object)
+        for make in makers:
+            table = make(held)
+            for to, as_array in (("numpy", np.asarray), ("torch", lambda x: x.numpy())):
+                for said in ({}, {"copy": True}, {"dtype": {"float": "float64"}}):
+                    found = ferry.convert_tree([table, held["c0"]], to, **said)[0]
+                    assert list(found) == list(held)
+                    for name in names:
+                        wide = "dtype" in said and held[name].dtype.kind == "f"
+                        expected = held[name].astype("float64") if wide else held[name]
+                        array = as_array(found[name])
+                        assert (array.dtype, array.tolist()) == (expected.dtype, expected.tolist())
+
+
+@pytest.mark.quick
+@pytest.mark.fast_paths
+@pytest.mark.parametrize("fault", ["columns in another order", "a column of another table"])
+def test_planted_faults_of_tables_are_noticed(monkeypatch, fault):
+    """The comparison above is one that can fail."""
+    test_columns_of_tables_against_numpy()
+    real, last = tables.opening_together, []
+
+    def faulty(owner):
+        opening = real(owner)
+
+        def opened(x):
+            views, columns = opening.open(x)
+            if fault == "columns in another order":
+                return views, columns[::-1]
+            last.append(columns)
+            return views, last[max(0, len(last) - 2)]
+
+        return opening._replace(open=opened)
+
+    monkeypatch.setattr(tables, "opening_together", faulty)
+    recipes.forget()
+    with pytest.raises((AssertionError, AttributeError)):
+        test_columns_of_tables_against_numpy()
+    recipes.forget()
 
 
 def test_a_library_s_own_columns_stay_its_own():
@@ -236,6 +290,7 @@ def test_what_is_kept_of_schemas_is_bounded():
 def test_no_type_is_made_for_an_extension_type_of_lists():
     """As those of datasets: each look at a column's type makes one again, with the library's own code."""
     made = []
+    ferry.to_torch([1.0])  # what was made before a framework was loaded is made again
 
     class Rows(pa.ExtensionType):
         def __init__(self):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -26,7 +28,7 @@ from tests.trees.test_random_trees import (
 import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.execution import groups, run
-from tensorferry.trees import api, program
+from tensorferry.trees import api, grouped, program
 from tensorferry.trees.conversion import TreeConversion
 from tensorferry.trees.leaves import leaf_rule
 
@@ -180,11 +182,10 @@ def no_check_of_types(monkeypatch):
 
 
 def ties_are_missed(monkeypatch):
-    real = program.Programs._of_different
     monkeypatch.setattr(
         program.Programs,
         "_results",
-        lambda self, made, chosen: real(self, made.parts, chosen),
+        lambda self, made, chosen, _: self._by_groups(made.parts, chosen, None, None),
     )
 
 
@@ -193,12 +194,13 @@ def overlaps_are_missed(monkeypatch):
 
 
 def buffers_are_shared(monkeypatch):
-    real = program._in_parts
-    monkeypatch.setattr(
-        program,
-        "_in_parts",
-        lambda recipe, steps, leaves: [real(recipe, steps, leaves)[0]] * len(leaves),
-    )
+    real = grouped.RecipeLeaves.run
+
+    def run_together(part, steps, values):
+        found = real(part, steps, values)
+        return [found[0]] * len(values) if part.sizes is None else found
+
+    monkeypatch.setattr(grouped.RecipeLeaves, "run", run_together)
 
 
 @pytest.mark.quick
@@ -390,7 +392,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
     """As if another thread had changed the dict while its tensors were copied."""
     ferry.convert_tree(kind(a=np.full(2, 1), b=np.full(2, 2)), "numpy", copy=True)
     tree = kind(a=np.full(2, 1), b=np.full(2, 2))
-    real = program.Programs._converted
+    real = program.Programs._results
 
     def change(self, *given):
         found = real(self, *given)
@@ -398,7 +400,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
         tree["c"] = np.full(2, 3)
         return found
 
-    monkeypatch.setattr(program.Programs, "_converted", change)
+    monkeypatch.setattr(program.Programs, "_results", change)
     made = ferry.convert_tree(tree, "numpy", copy=True)
     assert {name: each.tolist() for name, each in made.items()} == {"a": [1, 1], "b": [2, 2]}
 
@@ -421,7 +423,7 @@ def test_signatures_that_are_forgotten_in_the_middle_of_a_call(monkeypatch, most
 def programs_for(**keywords):
     names = ("dtype", "device", "copy", "casting", "grad", "leaves", "unknown", "coalesce")
     usual = {"grad": "detach", "leaves": "tensors", "unknown": "error", "coalesce": True}
-    return api._programs("numpy", None, *({**usual, **keywords}.get(name) for name in names))
+    return api._programs("numpy", *({**usual, **keywords}.get(name) for name in names))
 
 
 @pytest.mark.quick
@@ -516,9 +518,215 @@ def test_programs_are_forgotten_with_recipes():
 def test_results_of_programs_are_verified(monkeypatch):
     """In verifying mode each leaf's result is compared with its plan."""
     ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")
-    real = program._in_parts
+    real = grouped.RecipeLeaves.run
     monkeypatch.setattr(
-        program, "_in_parts", lambda *given: [x.astype("int8") for x in real(*given)]
+        grouped.RecipeLeaves, "run", lambda *given: [x.astype("int8") for x in real(*given)]
     )
     with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
         ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")
+
+
+# -- few leaves, whose steps are found by the signatures of all of them -----------------------------
+
+DTYPES = ("float32", "float64", "int32", "uint8", "bool")
+
+
+def by_hand(values, to, keywords):
+    """What NumPy and PyTorch make of arrays: each alone."""
+    found = []
+    for value in values:
+        wanted = keywords.get("dtype") if value.dtype.kind == "f" else None
+        array = value if wanted is None else value.astype(wanted)
+        found.append(torch.from_numpy(np.array(array)) if to == "torch" else np.array(array))
+    return found
+
+
+def compared(history, *, out=False):
+    """Convert each tree of a history, and compare it with the same by hand."""
+    for values, kind, to, keywords in history:
+        made = [torch.from_numpy(value.copy()) if kind == "torch" else value for value in values]
+        tree = {"a": made[0], "b": made[1:]}
+        expected = by_hand(values, to, keywords)
+        if out:
+            place = torch.zeros if to == "torch" else np.zeros
+            outs = [place(tuple(each.shape), dtype=each.dtype) for each in expected]
+            said = {**keywords, "out": {"a": outs[0], "b": outs[1:]}}
+        else:
+            said = keywords
+        found = ferry.convert_tree(tree, to, **said)
+        ours = [found["a"], *found["b"]]
+        assert [str(x.dtype) for x in ours] == [str(x.dtype) for x in expected]
+        assert [x.tolist() for x in ours] == [x.tolist() for x in expected]
+        if out:
+            assert list(map(id, ours)) == list(map(id, outs))
+        elif keywords.get("copy"):
+            assert not any(ferry.shares_memory(x, y) for x in ours for y in made)
+
+
+VALUES = st.builds(
+    lambda dtype, shape, start: (
+        np.arange(24)[: np.prod(shape, dtype=int)].reshape(shape) + start
+    ).astype(dtype),
+    st.sampled_from(DTYPES),
+    st.sampled_from([(2,), (3,), (2, 3), (1, 2, 2)]),
+    st.integers(0, 9),
+)
+HISTORIES = st.lists(
+    st.tuples(
+        st.lists(VALUES, min_size=1, max_size=5),
+        st.sampled_from(["numpy", "torch"]),
+        st.sampled_from(["numpy", "torch"]),
+        st.sampled_from([{}, {"copy": True}, {"dtype": "float64"}, {"device": "cpu"}]),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.mark.fast_paths
+@settings(MANY, max_examples=examples(150))
+@given(history=HISTORIES, out=st.booleans())
+def test_few_leaves_against_numpy_and_torch(history, out):
+    """Dtypes, numbers of axes, frameworks and keywords change from call to call, and come again."""
+    compared([*history, *history], out=out)
+
+
+def signatures_are_not_compared(monkeypatch):
+    monkeypatch.setattr(groups, "_key", lambda *_: "the same for all")
+
+
+def signatures_of_the_first_alone(monkeypatch):
+    real = groups._key
+    monkeypatch.setattr(
+        groups, "_key", lambda *given: key and key[:2] if (key := real(*given)) else None
+    )
+
+
+def results_in_another_order(monkeypatch):
+    real = grouped.convert_groups
+    monkeypatch.setattr(
+        program, "convert_groups", lambda *given, **said: real(*given, **said)[::-1]
+    )
+
+
+@pytest.mark.quick
+@pytest.mark.fast_paths
+@pytest.mark.parametrize(
+    "plant",
+    [signatures_are_not_compared, signatures_of_the_first_alone, results_in_another_order],
+)
+def test_planted_faults_among_few_leaves_are_noticed(monkeypatch, plant):
+    """The comparison with NumPy and PyTorch is one that can fail."""
+    x, y, z = np.arange(3.0), np.arange(4, dtype="int32"), np.arange(4.0).astype("float32")
+    history = [
+        ([x, y], "numpy", "torch", {"dtype": "float64"}),
+        ([x, z], "numpy", "torch", {"dtype": "float64"}),
+        ([z, y], "torch", "numpy", {"dtype": "float64"}),
+    ]
+    compared(history)
+    plant(monkeypatch)
+    api._forget()
+    with pytest.raises((AssertionError, AttributeError)):
+        compared(history)
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
+def test_extents_are_those_of_the_memory(name):
+    """From the first byte to the one after the last, of views with gaps too; with and without the extension."""
+    arrays = [np.arange(start, start + 6, dtype="float32").reshape(2, 3) for start in range(20)]
+    tensors = [ferry.convert(x, to=name) for x in arrays]
+    if name == "torch":
+        tensors += [x[:, 1:] for x in tensors] + [x.t() for x in tensors] + [torch.tensor(2.0)]
+    quick = registry.backend_named(name).quick
+    views = [ferry.to_numpy(x, copy=False) for x in tensors]
+    expected = [np.lib.array_utils.byte_bounds(view) for view in views]
+    starts, ends = quick.extents(tensors, compact=False)
+    assert list(zip(map(int, starts), map(int, ends), strict=True)) == expected
+    if getattr(quick, "reader", None) is not None:
+        without = type(quick)(quick.backend)
+        without.reader = None
+        slow = without.extents(tensors, compact=False)
+        assert list(zip(*(each.tolist() for each in slow), strict=True)) == expected
+
+
+@pytest.mark.fast_paths
+@pytest.mark.parametrize("copied", [True, False])
+def test_tensors_of_tensorflow_that_share_memory_are_tied(copied):
+    """Two of one memory become one in PyTorch, and others two: as if each was described."""
+    tf = pytest.importorskip("tensorflow")
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    same = tf.reshape(x, (2, 2)) if copied else tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    shares = ferry.shares_memory(x, same)
+    for _ in range(3):
+        found = ferry.convert_tree({"x": x, "y": same}, "torch")
+        assert found["x"].tolist() == found["y"].tolist() == [[1, 2], [3, 4]]
+        assert ferry.shares_memory(found["x"], found["y"]) == shares
+        assert not ferry.shares_memory(found["x"], x)
+
+
+def test_what_was_asked_for_before_a_framework_was_loaded_is_fast_afterwards():
+    """The first call of a process, in which PyTorch is not loaded yet, leaves nothing slow behind."""
+    code = (
+        "import numpy as np, torch, tensorferry as ferry\n"
+        "from tensorferry.trees import api\n"
+        "out = {'a': torch.zeros(2)}\n"
+        "for _ in range(2): ferry.convert_tree({'a': torch.ones(2)}, 'torch', out=out)\n"
+        "found = api._programs('torch', None, None, None, None, 'detach', 'tensors', 'error', True)\n"
+        "quick = ferry.backends.registry.backend_named('torch').quick\n"
+        "assert found._targets.common.quick is quick\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_start_converts_what_the_tree_held(monkeypatch):
+    """Whatever becomes of its containers between the plan and the run; and errors name the leaf."""
+    from tensorferry.transfers.target import Target
+
+    target = Target.of(
+        ferry.start,
+        "torch",
+        None,
+        "float32",
+        None,
+        (True, None, "detach", {}),
+        "tensors",
+        "error",
+        True,
+    )
+    tree = {"a": np.ones(2), "b": [np.zeros(3)]}
+    pending = target.prepare(tree)
+    assert pending._found is not None
+    tree["a"], tree["c"] = np.full(2, 7.0), np.ones(1)
+    tree["b"].append(np.ones(1))
+    found = pending.run()
+    assert found["a"].tolist() == [1, 1]
+    assert found["b"][0].tolist() == [0, 0, 0]
+    assert [*found] == ["a", "b"]
+    assert len(found["b"]) == 1
+    lossy = Target.of(
+        ferry.start,
+        "torch",
+        None,
+        {"float": "int8"},
+        None,
+        (None, None, "detach", {}),
+        "tensors",
+        "error",
+        True,
+    )
+    pending = lossy.prepare({"a": np.ones(2), "b": [np.full(2, 0.5)]})
+    with pytest.raises(ferry.LossyCastError, match=r'\$\["b"\]\[0\]'):
+        pending.run()
+
+
+@pytest.mark.fast_paths
+def test_what_is_remembered_of_few_leaves_is_bounded():
+    """Of one structure, leaves of hundreds of dtypes and ranks together."""
+    api._forget()
+    for first in range(20):
+        for second in range(20):
+            tree = [np.ones((1,) * first), np.ones((1,) * second)]
+            made = ferry.convert_tree(tree, "numpy", copy=True)
+            assert [x.ndim for x in made] == [first, second]
+    (kept,) = [each for many in programs_for(copy=True)._kept.values() for each in many]
+    assert 0 < len(kept.together) <= groups._MOST_TOGETHER

@@ -245,6 +245,10 @@ class ColumnBackend(Backend):
         layout = COMPACT if compact else layout_of(array.shape, array.strides, array.itemsize)
         return self.name, array.dtype, array.ndim, layout, at
 
+    def signature_of_view(self, array: Array) -> Hashable:
+        """The signature of a plain column, from an array over its memory."""
+        return self.signature_of_array(array, memory.address(array) & 63)
+
     def grouped_views(
         self, arrays: Sequence[Array], alignment: int
     ) -> Mapping[Hashable, Sequence[int]]:
@@ -259,7 +263,7 @@ class ColumnBackend(Backend):
             and first.flags.c_contiguous
         ):
             return {self.signature_of_array(first, 0): range(len(arrays))}
-        return places_by([self.signature_of_array(x, memory.address(x) & 63) for x in arrays])
+        return places_by(list(map(self.signature_of_view, arrays)))
 
     def plain_types(self) -> Sequence[type]:
         """The types of columns that may be plain."""
@@ -389,9 +393,7 @@ class ColumnQuick(Quick[ColumnBackend]):
             array = None
         else:
             array = self.backend.plain_array(x)
-        if array is None:
-            return None
-        return self.backend.signature_of_array(array, memory.address(array) & 63)
+        return None if array is None else self.backend.signature_of_view(array)
 
     def lengths(self, x: Any) -> tuple[int, ...]:
         return (len(x),)

@@ -48,6 +48,10 @@ class Entries(Sequence[str]):
         return map(self._spell, self._keys)
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Entries) and self._spell is other._spell:
+            mine, theirs = [*self._keys], [*other._keys]
+            if {*map(type, mine), *map(type, theirs)} <= {str}:
+                return mine == theirs  # which need not be spelled to be compared
         return isinstance(other, Sequence) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]

@@ -13,23 +13,38 @@ from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each, places_by
 from ..core.signature import COMPACT
 from ..host import memory
+from ..host.numpy_dtypes import of_numpy
 from .recipes import call_of
 from .run import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from ..backends.columnar import ColumnBackend
     from ..core.info import TensorInfo
     from .recipes import Conversion, Recipe
 
     Places = Sequence[int]
 
-__all__ = ["AT_ONCE", "Groups", "LeafGroup", "LeafPart", "grouped", "may_share_a_byte", "some_of"]
+__all__ = [
+    "AT_ONCE",
+    "Arrangement",
+    "Groups",
+    "LeafGroup",
+    "LeafPart",
+    "grouped",
+    "may_share_a_byte",
+    "some_of",
+]
 
 AT_ONCE = 4096
 """How many tensors are handled at a time, to stay in the processor's cache between steps."""
 _MOST = 1024
 """The most signatures that are remembered."""
+_FEW = 32
+"""Up to so many tensors, their steps are found by the signatures of all of them together."""
+_MOST_TOGETHER = 64
+"""For how many signatures of all tensors together their steps are remembered."""
 
 
 class LeafPart(NamedTuple):
@@ -41,6 +56,7 @@ class LeafPart(NamedTuple):
         conversion: The target and the request.
         decide: Chooses the conversion by the description of a tensor, instead of `conversion`.
         among: What `decide` depends on besides the description.
+        owner: The backend of the table whose columns they are; they are arrays over its memory.
     """
 
     kind: type
@@ -48,6 +64,7 @@ class LeafPart(NamedTuple):
     conversion: Conversion
     decide: Callable[[TensorInfo], Conversion] | None = None
     among: Hashable = None
+    owner: ColumnBackend | None = None
 
 
 class LeafGroup(NamedTuple):
@@ -62,6 +79,22 @@ class LeafGroup(NamedTuple):
     recipe: Recipe
     places: Places
     conversion: Conversion
+
+
+class Arrangement(NamedTuple):
+    """Tensors by their steps.
+
+    Args:
+        groups: Those that take the same steps.
+        copied: The positions of those that are copied, and may share memory with others.
+        is_compact: Whether the tensors, and their `out`, have no gaps in memory.
+        crosses: Whether some are transferred over a bus.
+    """
+
+    groups: list[LeafGroup]
+    copied: Places
+    is_compact: bool
+    crosses: bool
 
 
 class _Known(NamedTuple):
@@ -94,8 +127,13 @@ class Groups:
         self._numbers = count()
 
     def of(
-        self, leaves: Sequence[Any], parts: Sequence[LeafPart], outs: Sequence[Any] | None
-    ) -> list[LeafGroup] | None:
+        self,
+        leaves: Sequence[Any],
+        parts: Sequence[LeafPart],
+        outs: Sequence[Any] | None,
+        together: dict[Hashable, Arrangement] | None = None,
+        original: Callable[[Any], Any] | None = None,
+    ) -> Arrangement | None:
         """The tensors by their steps.
 
         ``None`` if one must be described, because its signature is not enough, or if two that are
@@ -105,14 +143,44 @@ class Groups:
             leaves: The tensors, all different objects.
             parts: The same by type and request.
             outs: For each tensor, the one that the result is written into; or ``None``.
+            together: What has been found for tensors of these parts, by the signatures of all.
+            original: Gives the column that an array is over, if a part has an owner.
 
         Raises:
             ConversionError: A tensor cannot be converted.
         """
+        key = None
+        if together is not None and len(leaves) <= _FEW:
+            key = _key(leaves, parts, outs)
+        found = None if key is None or together is None else together.get(key)
+        if found is None:
+            found = self._arranged(leaves, parts, outs, original)
+            if found is None:
+                return None
+            # Otherwise another thread has changed a tensor meanwhile.
+            if together is not None and key is not None and key == _key(leaves, parts, outs):
+                if len(together) >= _MOST_TOGETHER:
+                    together.clear()
+                together[key] = found
+        if found.copied:
+            tensors = some_of(leaves, found.copied)
+            if outs is not None:
+                tensors = [*tensors, *outs]
+            if may_share_a_byte(tensors, compact=found.is_compact):
+                return None
+        return found
+
+    def _arranged(
+        self,
+        leaves: Sequence[Any],
+        parts: Sequence[LeafPart],
+        outs: Sequence[Any] | None,
+        original: Callable[[Any], Any] | None,
+    ) -> Arrangement | None:
         found: dict[Hashable, LeafGroup] = {}
         is_compact = is_apart = True
         for part in parts:
-            known = self._of_part(leaves, part, outs)
+            known = self._of_part(leaves, part, outs, original)
             if known is None:
                 return None
             for each, places in known:
@@ -120,35 +188,41 @@ class Groups:
                 is_apart = is_apart and each.is_apart
                 key = each.conversion, each.steps
                 before = found.get(key)
-                together = places if before is None else [*before.places, *places]
-                found[key] = LeafGroup(each.recipe, together, each.conversion)
+                joined = places if before is None else [*before.places, *places]
+                found[key] = LeafGroup(each.recipe, joined, each.conversion)
         groups = list(found.values())
-        if outs is None:
-            written = []
-            copied = [group.places for group in groups if group.recipe.copies]
-        else:
-            written = [*outs]
-            copied = [group.places for group in groups]
-            is_apart = False
-        if is_apart or not copied:
-            return groups
-        tensors = some_of(leaves, copied[0] if len(copied) == 1 else [*chain(*copied)])
-        return None if may_share_a_byte([*tensors, *written], compact=is_compact) else groups
+        copied: Places = ()
+        if outs is not None:
+            copied = range(len(leaves))
+        elif not is_apart:
+            those = [group.places for group in groups if group.recipe.copies]
+            copied = those[0] if len(those) == 1 else [*chain(*those)]
+        if outs is None and len(copied) < 2:
+            copied = ()
+        crosses = any(group.recipe.transfers for group in groups)
+        return Arrangement(groups, copied, is_compact, crosses)
 
     def _of_part(
-        self, leaves: Sequence[Any], part: LeafPart, outs: Sequence[Any] | None
+        self,
+        leaves: Sequence[Any],
+        part: LeafPart,
+        outs: Sequence[Any] | None,
+        original: Callable[[Any], Any] | None,
     ) -> list[tuple[_Known, Places]] | None:
         conversion, places = part.conversion, part.places
         target = conversion.target
         if conversion.described:
             return None
         some = leaves if places is None else [leaves[place] for place in places]
-        owner = registry.backend_of(some[0])
+        owner = part.owner or registry.backend_of(some[0])
         if owner is target and target.capabilities.options.labels:
             return None  # they have labels of their own
         alignment = target.capabilities.memory.alignment
         copies = bool(conversion.request.copy) or outs is not None
-        signatures = grouped(some, part.kind, alignment, copies=copies)
+        if part.owner is None:
+            signatures = grouped(some, part.kind, alignment, copies=copies)
+        else:
+            signatures = part.owner.grouped_views(some, alignment)
         if signatures is None:
             return None
         into: list[Any] | None = None
@@ -168,7 +242,16 @@ class Groups:
                 if len(self._known) >= _MOST:
                     self._known.clear()
                     self._steps.clear()
-                known = self._look_at(some[first], out, part, signature, environment)
+                x = some[first]
+                leaf = x if part.owner is None or original is None else original(x)
+                known = self._look_at(
+                    x,
+                    leaf,
+                    out,
+                    part,
+                    signature,
+                    environment,
+                )
                 if known is None:
                     return None
                 self._known[key] = known
@@ -176,14 +259,22 @@ class Groups:
         return found
 
     def _look_at(
-        self, leaf: Any, out: Any, part: LeafPart, signature: Any, environment: Hashable
+        self, x: Any, leaf: Any, out: Any, part: LeafPart, signature: Any, environment: Hashable
     ) -> _Known | None:
         """What is to be remembered of a signature; ``None`` if each such tensor must be described.
+
+        Args:
+            x: The tensor that has it, or the array over the memory of the column that has it.
+            leaf: The tensor or the column.
+            out: The tensor that the result is written into, or ``None``.
+            part: See `of`.
+            signature: The signature.
+            environment: The settings of the target.
 
         Raises:
             ConversionError: The tensor cannot be converted.
         """
-        own = signature if out is None else signature[0]
+        own: Any = signature if out is None else signature[0]
         owner, conversion = registry.backend_of(leaf), part.conversion
         if part.decide is not None:
             conversion = part.decide(owner.describe(leaf))
@@ -197,9 +288,11 @@ class Groups:
             recipe = made.recipe
             alignment = conversion.target.capabilities.memory.alignment
             copies = bool(part.conversion.request.copy) or out is not None
-            if made.info.abstract is not None or own not in (
-                grouped([leaf], type(leaf), alignment, copies=copies) or ()
-            ):
+            if part.owner is None:
+                alike = own in (grouped([leaf], type(leaf), alignment, copies=copies) or ())
+            else:
+                alike = (made.info.dtype, made.info.shape) == (of_numpy(x.dtype), x.shape)
+            if made.info.abstract is not None or not alike:
                 return None  # another thread has changed the leaf meanwhile
             conversion.keep((signature, environment), recipe)
         plan = recipe.plan
@@ -220,6 +313,37 @@ class Groups:
 
 
 _SHAPE = attrgetter("shape")
+
+
+def _key(
+    leaves: Sequence[Any], parts: Sequence[LeafPart], outs: Sequence[Any] | None
+) -> Hashable | None:
+    """The signatures of tensors, of their `out`, and the settings of their targets.
+
+    ``None`` if a tensor has none, or if an `out` has another shape.
+    """
+    key: list[Hashable] = []
+    conversion = None
+    for part in parts:
+        if part.conversion is not conversion:
+            conversion = part.conversion
+            key.append(conversion.environment())
+        read: Callable[[Any], Hashable | None] | None
+        if part.owner is None:
+            read = conversion.readers.get(part.kind) or conversion.reader(part.kind)
+        else:
+            read = part.owner.signature_of_view
+        if read is None:
+            return None
+        some = leaves if part.places is None else [leaves[place] for place in part.places]
+        key += map(read, some)
+        if outs is not None:
+            into = outs if part.places is None else [outs[place] for place in part.places]
+            key += map(conversion.quick.signature, into)
+            lengths = registry.BY_TYPE[part.kind].quick.lengths
+            if None in key or [*map(lengths, some)] != [*map(_SHAPE, into)]:
+                return None
+    return None if None in key else tuple(key)
 
 
 def _is_compact(signature: Hashable) -> bool:
@@ -264,14 +388,19 @@ def _with_outs(
     lengths = registry.backend_of(leaves[0]).quick.lengths
     if written is None or list(map(lengths, leaves)) != list(map(_SHAPE, outs)):
         return None
-    if len(signatures) == len(written) == 1:
-        return {(next(iter(signatures)), next(iter(written))): range(len(leaves))}
-    both: list[list[Hashable]] = [[None] * len(leaves), [None] * len(leaves)]
-    for each, groups in zip(both, (signatures, written), strict=True):
-        for signature, places in groups.items():
-            for place in places:
-                each[place] = signature
-    return places_by(list(zip(*both, strict=True)))
+    # A number for each pair of signatures: to compare numbers takes a tenth of the time.
+    numbers = [0] * len(leaves)
+    for number, places in enumerate(signatures.values()):
+        for place in places:
+            numbers[place] = number * len(written)
+    for number, places in enumerate(written.values()):
+        for place in places:
+            numbers[place] += number
+    first, second = [*signatures], [*written]
+    return {
+        (first[number // len(second)], second[number % len(second)]): places
+        for number, places in places_by(numbers).items()
+    }
 
 
 def some_of(leaves: Sequence[Any], places: Places) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
@@ -249,7 +249,7 @@ class Target:
             targets = self._of_one
         else:
             targets = self._of_trees
-        return Pending(TreeConversion(x, targets, rule, None, coalesce=self.coalesce))
+        return Pending(x, targets, rule, coalesce=self.coalesce)
 
     def convert(self, x: Any) -> Any:
         """Convert a tensor as `convert` does, and anything else as `convert_tree` does.
@@ -274,17 +274,30 @@ class Pending:
     """A planned conversion that can be run once.
 
     Args:
-        tree: The conversion.
+        x: The tensor or tree.
+        targets: The targets of its leaves.
+        rule: The rule for which leaves are converted.
+        coalesce: As for `convert_tree`.
 
     Raises:
         ConversionError: The conversion is impossible.
     """
 
-    def __init__(self, tree: TreeConversion) -> None:
-        self._tree, self._prepared = tree, tree.prepare()
+    def __init__(self, x: Any, targets: Targets, rule: LeafRule, *, coalesce: bool) -> None:
+        self._make = partial(
+            TreeConversion, targets=targets, rule=rule, out=None, coalesce=coalesce
+        )
+        self._programs = targets.programs(rule, coalesce=coalesce)
+        self._found = None if rule.chosen is not None else self._programs.prepare(x)
+        self.plans: list[Plan]
+        """For each leaf or kind of leaf, a plan: with the same devices, but perhaps other sizes."""
+        if self._found is not None:
+            self.plans = self._found.plans
+            return
+        self._tree = self._make(x)
+        self._prepared = self._tree.prepare()
         self._environments = self._seen()
-        self.plans: list[Plan] = [each.recipe.plan for each in self._prepared.values()]
-        """For each leaf, its recipe's plan: with the same devices, but perhaps with other sizes."""
+        self.plans = [each.recipe.plan for each in self._prepared.values()]
 
     def _seen(self) -> list[Hashable]:
         return [
@@ -301,6 +314,9 @@ class Pending:
         return untraced(self._run)
 
     def _run(self) -> Any:
+        if self._found is not None:
+            result = self._programs.run(self._found)
+            return self._make(self._found.tree()).convert() if result is NotImplemented else result
         # PyTorch's grad mode, on which the plan depends, may be different on this thread.
         same = self._environments == self._seen()
         return self._tree.run(self._prepared if same else self._tree.prepare())

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Unpack
 
+    from ..backends.quick import Quick
     from ..core.labels import Labels
     from ..typing import (
         Casting,
@@ -147,8 +148,10 @@ def convert_tree(
     """
     result = _NOT_TRIED
     if nulls is ragged is pad is None and index is False and not options:
+        find = _programs if like is None else _programs_like
+        kind = to if like is None else (to, like)
         result = _by_program(
-            tree, out, like, to, dtype, device, copy, casting, grad, leaves, unknown, coalesce
+            tree, out, find, kind, dtype, device, copy, casting, grad, leaves, unknown, coalesce
         )
         if result is not NotImplemented and result is not _NOT_TRIED:
             return result
@@ -212,7 +215,10 @@ def snapshot(tree: Any, /, *, unknown: Unknown = "error") -> Any:
 
     .. versionadded:: 0.1
     """
-    return call_for(snapshot, None, _snapshot, tree, unknown)
+    result = _by_program(tree, None, _programs_in_their_frameworks, unknown)
+    if result is not NotImplemented and result is not _NOT_TRIED:
+        return result
+    return call_for(snapshot, None, _snapshot, tree, unknown, result is _NOT_TRIED)
 
 
 @by_name
@@ -346,8 +352,8 @@ def call_for(
 
 
 @tracers.untraced
-def _by_program(tree: Any, out: Any, like: Any, to: Any, *asked: Any) -> Any:
-    """Convert a tree by a program, for the arguments of `_programs`.
+def _by_program(tree: Any, out: Any, find: Callable[..., Programs | None], *asked: Any) -> Any:
+    """Convert a tree by a program, out of those that a function finds for arguments.
 
     `NotImplemented`: there is none for the tree. `_NOT_TRIED`: the arguments are unusual, or one of
     them is refused. Both are the matter of what does it at length.
@@ -355,12 +361,7 @@ def _by_program(tree: Any, out: Any, like: Any, to: Any, *asked: Any) -> Any:
     if tracers.not_imported != () and tracers.may_be_active():
         return _NOT_TRIED
     try:
-        if (to is None) is (like is None):
-            return _NOT_TRIED
-        followed = None if like is None else follow_quickly(like)
-        if like is not None and followed is None:
-            return _NOT_TRIED
-        programs = _programs(to, followed, *asked)
+        programs = find(*asked)
     except (ConversionError, TypeError, ValueError):
         return _NOT_TRIED
     return _NOT_TRIED if programs is None else programs.convert(tree, out)
@@ -369,10 +370,16 @@ def _by_program(tree: Any, out: Any, like: Any, to: Any, *asked: Any) -> Any:
 _NOT_TRIED: Any = object()
 
 
+def _programs_like(asked: tuple[To | None, Any], *keywords: Any) -> Programs | None:
+    """The programs for ``like=``, if it is one tensor; `asked` has `to`, which must be ``None``."""
+    to, like = asked
+    followed = None if to is not None else follow_quickly(like)
+    return None if followed is None else _programs(followed, *keywords)
+
+
 @lru_cache(maxsize=256, typed=True)
 def _programs(
-    to: To | None,
-    followed: tuple[str, str | None, str | None] | None,
+    to: To | tuple[str, str | None, str | None] | None,
     dtype: object,
     device: object,
     copy: bool | None,
@@ -385,8 +392,7 @@ def _programs(
     """The programs for keywords of `convert_tree`; ``None`` if they have none.
 
     Args:
-        to: As for `convert_tree`; ``None`` with `followed`.
-        followed: The framework, dtype and device of the tensor in ``like=``.
+        to: As for `convert_tree`; or framework, dtype and device of the tensor in ``like=``.
         dtype: This and the others are as for `convert_tree`.
         device: See there.
         copy: See there.
@@ -399,7 +405,10 @@ def _programs(
     Raises:
         ConversionError, TypeError, ValueError: A keyword has a value that it does not take.
     """
+    if to is None:
+        return None
     _validate(coalesce, index=False)
+    followed = to if isinstance(to, tuple) else None
     name, theirs, place = (registry.canonical(to), None, None) if followed is None else followed
     target = registry.ready(name)
     is_labelled = followed is not None and target.capabilities.options.labels
@@ -407,6 +416,7 @@ def _programs(
         return None
     targets = _targets_of(
         name,
+        target.quick,
         registry.revision,
         dtype,
         theirs,
@@ -420,9 +430,17 @@ def _programs(
     return targets.programs(rule, coalesce=coalesce)
 
 
+@lru_cache(maxsize=4, typed=True)
+def _programs_in_their_frameworks(unknown: str) -> Programs:
+    """The programs that copy each leaf in its own framework."""
+    rule = leaf_rule("tensors", unknown=unknown)
+    return _in_its_framework(registry.revision).programs(rule, coalesce=True)
+
+
 def _forget() -> None:
     """Forget programs: they have recipes, which are for the backends and devices of the time."""
     _programs.cache_clear()
+    _programs_in_their_frameworks.cache_clear()
     _targets_of.cache_clear()
     _in_its_framework.cache_clear()
 
@@ -467,9 +485,8 @@ def _convert(
     rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
     if of_columns is not None:
         tree = _with_column_keywords(tree, of_columns)
-    if by_program:
-        return converted(tree, targets, rule, out, coalesce=coalesce)
-    return _conversion().convert(tree, targets, rule, out, coalesce=coalesce)
+    do = converted if by_program else _leaf_by_leaf
+    return do(tree, targets, rule, out, coalesce=coalesce)
 
 
 def _explain(
@@ -502,12 +519,18 @@ def converted(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce
         result = targets.programs(rule, coalesce=coalesce).convert(tree, out)
         if result is not NotImplemented:
             return result
-    return _conversion().convert(tree, targets, rule, out, coalesce=coalesce)
+    return _leaf_by_leaf(tree, targets, rule, out, coalesce=coalesce)
 
 
-def _snapshot(tree: Any, unknown: str) -> Any:
+def _leaf_by_leaf(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
+    return _conversion().TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
+
+
+def _snapshot(tree: Any, unknown: str, by_program: bool) -> Any:
     rule = leaf_rule("tensors", unknown=unknown)
-    return converted(tree, _in_its_framework(registry.revision), rule, None, coalesce=True)
+    targets = _in_its_framework(registry.revision)
+    do = converted if by_program else _leaf_by_leaf
+    return do(tree, targets, rule, None, coalesce=True)
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
@@ -543,8 +566,15 @@ def _looked_at(tree: Any, rule: LeafRule, look: Callable[[Any], Found]) -> dict[
 
 @lru_cache(maxsize=256, typed=True)
 def _targets_of(
-    name: str, _revision: int, dtype: object, theirs: str | None, device: object, **keywords: Any
+    name: str,
+    _quick: Quick[Any],
+    _revision: int,
+    dtype: object,
+    theirs: str | None,
+    device: object,
+    **keywords: Any,
 ) -> Targets:
+    """Targets; other ones when the framework is loaded, and has its own `Backend.quick`."""
     return _made((name, device), dtype, theirs, **keywords)
 
 
@@ -648,8 +678,9 @@ def targets_of(
     if labels is not None:
         # They are not kept in a cache, since they can take as much memory as the result.
         return _made((name, device), dtype, theirs, labels=labels, **keywords)
+    quick = registry.backend_named(name).quick
     try:
-        return _targets_of(name, registry.revision, dtype, theirs, device, **keywords)
+        return _targets_of(name, quick, registry.revision, dtype, theirs, device, **keywords)
     except TypeError:
         # A mapping cannot be hashed, and a wrong value is refused below, so neither is cached.
-        return _targets_of.__wrapped__(name, registry.revision, dtype, theirs, device, **keywords)
+        return _made((name, device), dtype, theirs, **keywords)

@@ -1,7 +1,8 @@
-"""Convert a tree, all of it or nothing: a plain table, or any tree leaf by leaf."""
+"""Convert a tree leaf by leaf, all of it or nothing."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,8 @@ from ..backends import registry
 from ..core.info import TensorInfo
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
-from ..execution.groups import may_share_a_byte
-from ..host.numpy_dtypes import of_numpy
 from .failures import raise_all, refuse_unknown_name
-from .grouped import Shipment, arrive, cross, depart, shipments
+from .grouped import convert_parts, prepared_part, shipments
 from .shared_memory import (
     Cluster,
     converted_together,
@@ -27,98 +26,19 @@ from .shared_memory import (
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..backends.base import Backend
-    from ..backends.columnar import ColumnBackend, Views
-    from ..execution.recipes import Conversion, Recipe
+    from ..execution.recipes import Conversion
     from ..execution.run import Prepared
     from ..planning.plan import Plan
-    from ..typing import Array
     from .leaves import LeafRule
     from .plans import KeptLeaf, LeafPlan, TreePlan
     from .targets import Targets
 
     Places = Sequence[int]
 
-__all__ = ["TreeConversion", "convert", "convert_plainly"]
-
-
-# -- tables whose columns are plain memory ---------------------------------------------------------
-
-
-def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
-    """The columns of a table, converted. Columns of text stay as they are.
-
-    Args:
-        table: Any object.
-        targets: One target for all columns, and a ``dtype=`` without names.
-
-    Returns:
-        The columns by name. ``None``: it is no table; a column has to be described; or two of those
-        that are copied have memory in common.
-    """
-    from .tables import has_columns  # here, because most trees are no tables
-
-    if not has_columns(table) or targets.common is None:
-        return None
-    if targets.common.described or not targets.common.is_for_host:
-        return None
-    owner: Any = registry.backend_of(table)
-    if targets.common.target is owner:
-        views = None
-    else:
-        views = owner.views(table)
-    try:
-        if views is None:
-            return None
-        return _converted(owner, views, targets)
-    except ConversionError:
-        return None  # the general way raises the error, with the name of the column
-
-
-def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[object, Any] | None:
-    results: dict[object, Any] = dict(views.arrays)
-    names = [name for name, array in results.items() if array is not None]
-    if not names:
-        return None
-    if len(names) < len(results):
-        kept = {name: column for name, column in views.columns().items() if results[name] is None}
-        if not all(map(owner.is_text, kept.values())):
-            return None
-        results.update(kept)
-    arrays: list[Any] = [results[name] for name in names]
-    common: Any = targets.common
-    target = registry.ready(common.target.name)
-    environment, alignment = common.environment(), target.capabilities.memory.alignment
-    groups: list[tuple[Recipe, Conversion, Sequence[int]]] = []
-    copied: list[Array] = []
-    for signature, places in owner.grouped_views(arrays, alignment).items():
-        conversion = common
-        if targets.decides_by_leaf:
-            info = TensorInfo(owner.name, (), of_numpy(arrays[places[0]].dtype) or "")
-            conversion = targets.asked_of(common, info, str)
-        recipe = conversion.find((signature, environment))
-        if recipe is None:
-            recipe = run.prepare(views.columns()[names[places[0]]], conversion).recipe
-            conversion.keep((signature, environment), recipe)
-        groups.append((recipe, conversion, places))
-        if recipe.copies:
-            copied += [arrays[place] for place in places]
-    if may_share_a_byte(copied, compact=False):
-        return None
-    for recipe, _, places in groups:
-        found = run.execute(recipe.bulk, [arrays[place] for place in places])
-        for place, result in zip(places, found, strict=True):
-            results[names[place]] = result
-    for _, conversion, places in groups if run.is_verifying() else ():
-        columns = views.columns()
-        for name in [names[place] for place in places]:
-            run.verify(run.prepare(columns[name], conversion), results[name])
-    return results
-
-
-# -- any tree --------------------------------------------------------------------------------------
+__all__ = ["TreeConversion"]
 
 
 class TreeConversion:
@@ -259,21 +179,23 @@ class TreeConversion:
         """The conversion of a leaf, by its description."""
         return self._targets.asked_of(conversion, info, partial(self._structure.name, index))
 
-    def bind(
-        self, prepared: Mapping[int, Prepared]
-    ) -> tuple[dict[int, int], list[Cluster], list[Shipment]]:
-        """The leaves that are the same, are copied together, or cross the bus together."""
+    def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Cluster]]:
+        """The leaves that are the same as an earlier one, and those that are copied together."""
         if self.outs is not None:
-            same = {}
-            groups = []
-        else:
-            same = {**self._twins(prepared), **ties(prepared)}
-            groups = overlapping(prepared, same)
-        if self._coalesce:
-            sent = shipments(prepared, same)
-        else:
-            sent = []
-        return same, groups, sent
+            return {}, []
+        same = {**self._twins(prepared), **ties(prepared)}
+        return same, overlapping(prepared, same)
+
+    def _parts(
+        self, prepared: Mapping[int, Prepared], same: Mapping[int, int], groups: list[Cluster]
+    ) -> list[list[int]]:
+        """The leaves that are converted one by one, by their recipes."""
+        together = {index for group in groups for index in group.members}
+        found: dict[int, list[int]] = defaultdict(list)
+        for index, each in prepared.items():
+            if index not in same and index not in together:
+                found[id(each.recipe)].append(index)
+        return list(found.values())
 
     def _twins(self, prepared: Mapping[int, Prepared]) -> dict[int, int]:
         """Leaves of recurring containers, if they have the targets of the first occurrence."""
@@ -295,15 +217,24 @@ class TreeConversion:
 
         self._prepares = run.prepare_unread
         prepared = self.prepare()
-        bound = self.bind(prepared)
+        same, groups = self.bind(prepared)
+        indices = self._parts(prepared, same, groups)
+        parts = [prepared_part([prepared[index] for index in some]) for some in indices]
+        sent = shipments(parts) if self._coalesce else []
+        batches = {
+            indices[part][place]: number
+            for number, shipment in enumerate(sent)
+            for part, _, places in shipment.members
+            for place in places
+        }
         return TreePlan(
-            leaves=self._plans(prepared, *bound),
+            leaves=self._plans(prepared, same, groups, batches),
             kept=tuple(
                 self._kept(index, leaf)
                 for index, leaf in enumerate(self.leaves)
                 if index not in prepared
             ),
-            batches=tuple(shipment.batch for shipment in bound[2]),
+            batches=tuple(shipment.batch(parts) for shipment in sent),
         )
 
     def _kept(self, index: int, leaf: Any) -> KeptLeaf:
@@ -317,14 +248,11 @@ class TreeConversion:
         prepared: Mapping[int, Prepared],
         same: Mapping[int, int],
         groups: list[Cluster],
-        sent: list[Shipment],
+        batches: Mapping[int, int],
     ) -> tuple[LeafPlan, ...]:
         from .plans import LeafPlan
 
         together = {index: group for group in groups for index in group.members}
-        batches = {
-            index: number for number, shipment in enumerate(sent) for index in shipment.steps
-        }
         # By the id of the description, which lives as long as `prepared`.
         plans: dict[tuple[int, int], tuple[Plan, int]] = {}
         found = []
@@ -401,17 +329,28 @@ class TreeConversion:
         return self._structure.rebuild(results)
 
     def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
-        same, groups, sent = self.bind(prepared)
+        same, groups = self.bind(prepared)
         done: dict[int, Any] = {}
         for group in groups:
             done.update(converted_together(group, prepared))
-        for shipment in sent:
-            self._ship(shipment, prepared, done)
-        together = {index for group in groups for index in group.members}
-        together.update(index for shipment in sent for index in shipment.steps)
-        for index, each in prepared.items():
-            if index not in same and index not in together:
-                self._try(index, partial(_carried, each), done)
+        indices = self._parts(prepared, same, groups)
+        parts = [prepared_part([prepared[index] for index in some]) for some in indices]
+        end = None if self.outs is None else -1
+        try:
+            if self._coalesce:
+                results = convert_parts(parts, end=end)
+            else:
+                results = [part.run(slice(end), part.leaves) for part in parts]
+            for some, found in zip(indices, results, strict=True):
+                done.update(zip(some, found, strict=True))
+        except ConversionError:
+            # One by one, for the errors of all.
+            for some, part in zip(indices, parts, strict=True):
+                for index, value in zip(some, part.leaves, strict=True):
+                    try:
+                        (done[index],) = part.run(slice(end), [value])
+                    except ConversionError as error:
+                        self.errors[index] = error
         if self.errors:
             return []
         return [
@@ -419,52 +358,6 @@ class TreeConversion:
             for index, leaf in enumerate(self.leaves)
         ]
 
-    def _ship(
-        self, shipment: Shipment, prepared: Mapping[int, Prepared], done: dict[int, Any]
-    ) -> None:
-        """Transfer the leaves of a batch together.
-
-        A leaf that fails before or after does not stop the others.
-        """
-        values: dict[int, Any] = {}
-        for index in shipment.steps:
-            self._try(index, partial(depart, shipment, prepared, index), values)
-        if values:
-            values = cross(shipment, prepared, values)
-        for index, value in values.items():
-            self._try(index, partial(arrive, shipment, prepared, index, value), done)
-
-    def _try(self, index: int, do: Callable[[], Any], done: dict[int, Any]) -> None:
-        """Call a function for a leaf, and keep its error."""
-        try:
-            done[index] = do()
-        except ConversionError as error:
-            self.errors[index] = error
-
     def raise_errors(self) -> None:
         """Raise all kept errors."""
         raise_all(self.errors, self._structure.path, self._targets.rule, self._structure.name)
-
-
-def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
-    """Convert a tree; the arguments are those of `TreeConversion`.
-
-    Raises:
-        ConversionError: As for `TreeConversion.convert`.
-    """
-    is_for_all = (
-        targets.common is not None
-        and out is None
-        and rule.chosen is None
-        and not targets.rule.names
-    )
-    if is_for_all and hasattr(type(tree), "columns"):
-        result = convert_plainly(tree, targets)
-        if result is not None:
-            return result
-    return TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
-
-
-def _carried(each: Prepared) -> Any:
-    program = each.recipe.program
-    return run.execute(program if each.request.out is None else program[:-1], each.handle)

@@ -1,23 +1,25 @@
-"""Many leaves at once: packed to cross a bus together, and each step for all of them."""
+"""Many leaves at once: by fast paths, by groups with the same steps, together over a bus."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 from ..core.devices import HOST
 from ..core.dtypes import find
 from ..core.named_tuple import NamedTuple
 from ..core.sizes import size_text
 from ..execution import run
+from ..execution.groups import AT_ONCE, some_of
 from ..host import packing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from ..backends.base import Backend
+    from ..execution.groups import Arrangement, LeafPart
     from ..execution.recipes import Recipe
     from ..execution.run import Prepared
     from ..planning.plan import Plan
@@ -27,18 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "RecipeLeaves",
     "Shipment",
-    "arrive",
-    "cross",
-    "depart",
-    "sent_together",
+    "convert_by_fast_paths",
+    "convert_groups",
+    "convert_parts",
+    "prepared_part",
     "shipments",
 ]
-
-
-# -- what crosses a bus together -------------------------------------------------------------------
-#
-# The plan of each leaf stays the same. Only the step over the bus is done once for the whole batch.
 
 _PACKED = ("move", "land", "fetch", "place")
 """The transfers that can be made for a packed buffer."""
@@ -70,67 +68,287 @@ class Batch(NamedTuple):
         return f"{self.transfers} transfers {way}, {size}: all are started before the first is waited for"
 
 
-class Shipment(NamedTuple):
-    """A batch of leaves; for each, by index, the number of the step done for the whole batch."""
-
-    batch: Batch
-    steps: dict[int, int]
-
-
-def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Shipment]:
-    """The batches in which the leaves of a tree cross the bus: one for each pair of devices.
+class RecipeLeaves(NamedTuple):
+    """Leaves with the same recipe.
 
     Args:
-        prepared: The conversion of each leaf that has one.
-        skipped: Leaves that are the same as an earlier one.
+        recipe: The recipe.
+        leaves: What its first step takes of each.
+        sizes: The number of elements of each; ``None`` if they are tensors with a signature, whose
+            steps are run for all of them at once.
     """
-    out = set(skipped)
-    groups: dict[Any, list[tuple[int, int]]] = defaultdict(list)
-    # Leaves with the same signature have the same recipe.
-    transfers: dict[int, int | None] = {}
-    for index, each in prepared.items():
-        if index in out:
-            continue
-        plan = each.recipe.plan
-        if id(plan) not in transfers:
-            transfers[id(plan)] = _transfer(plan)
-        step = transfers[id(plan)]
-        if step is not None and 0 < _nbytes(each, step) <= packing.LARGEST:
-            found = plan.steps[step]
-            groups[_transfer_key(found, plan)].append((index, step))
+
+    recipe: Recipe
+    leaves: list[Any]
+    sizes: list[int] | None = None
+
+    def run(self, steps: slice, values: list[Any]) -> list[Any]:
+        """The results of some steps, for the values of these leaves, or of some of them."""
+        recipe = self.recipe
+        if self.sizes is not None:
+            return [run.execute(recipe.program[steps], value) for value in values]
+        if len(values) <= AT_ONCE:
+            return run.execute(recipe.bulk[steps], values)  # type: ignore[no-any-return]
+        found: list[Any] = []
+        for start in range(0, len(values), AT_ONCE):
+            found += run.execute(recipe.bulk[steps], values[start : start + AT_ONCE])
+        return found
+
+    def nbytes(self, step: int) -> list[int]:
+        """How many bytes of each leaf a step transfers.
+
+        The plan in the recipe has the sizes of another leaf.
+        """
+        sizes = self.sizes
+        if sizes is None:
+            lengths = registry.backend_of(self.leaves[0]).quick.lengths
+            sizes = list(map(prod, map(lengths, self.leaves)))
+        whole, count = self.recipe.steps[step].bytes, max(self.recipe.plan.source.size, 1)
+        return [whole * size // count for size in sizes]
+
+
+def prepared_part(prepared: Sequence[Prepared]) -> RecipeLeaves:
+    """Leaves that were prepared, and have one recipe."""
+    return RecipeLeaves(
+        prepared[0].recipe,
+        [each.handle for each in prepared],
+        [each.info.size for each in prepared],
+    )
+
+
+def convert_parts(parts: Sequence[RecipeLeaves], *, end: int | None = None) -> list[list[Any]]:
+    """The results of leaves, as lists like those in `parts`; small ones cross the bus together.
+
+    Args:
+        parts: The leaves, which share no memory.
+        end: The number of the step before which it ends; ``None`` for all steps.
+
+    Raises:
+        ConversionError: A leaf cannot be converted.
+    """
+    found: dict[int, list[Any]] = {}
+    for shipment in shipments(parts):
+        found.update(shipment.converted(parts, end))
     return [
-        _shipment(prepared, key, members) for key, members in groups.items() if len(members) > 1
+        found[number] if number in found else part.run(slice(end), part.leaves)
+        for number, part in enumerate(parts)
     ]
 
 
-def _shipment(
-    prepared: Mapping[int, Prepared], key: Any, members: list[tuple[int, int]]
-) -> Shipment:
-    name, verb, source, arguments = key
-    sizes = [_nbytes(prepared[index], step) for index, step in members]
-    packed = registry.backend_named(name).capabilities.devices.packs
-    nbytes = sum(sizes)
-    if packed:
-        widths = [_itemsize(prepared[index].recipe.plan, step) for index, step in members]
-        nbytes = packing.places(sizes, widths, _alignment(prepared, dict(members)))[1]
-    if verb in ("fetch", "land"):
-        target = HOST
-    else:
-        target = arguments[0]
-    batch = Batch(source, target, len(members), nbytes, 1 if packed else len(members))
-    return Shipment(batch, dict(members))
+def convert_by_fast_paths(
+    parts: Sequence[LeafPart], leaves: list[Any], target: str
+) -> list[Any] | None:
+    """The results of the fast paths to a target, if they accept all leaves.
 
-
-def _transfer(plan: Plan) -> int | None:
-    """The number of the plan's only transfer, if many leaves' can be made or started at once."""
-    found = [number for number, step in enumerate(plan.steps) if step.path == "bus"]
-    if len(found) != 1 or plan.result.requires_grad:
+    Args:
+        parts: The leaves by type.
+        leaves: The leaves.
+        target: The name of the target.
+    """
+    paths, results = fast_paths.paths_to(target), leaves
+    try:
+        for part in parts:
+            path, places = paths[part.kind], part.places
+            if part.owner is not None or (len(leaves) > 1 and fast_paths.copies(part.kind, target)):
+                return None
+            some = leaves if places is None else [leaves[place] for place in places]
+            rest = iter(some)
+            first = path(next(rest))
+            if first is None:
+                return None  # on a device, say, none is accepted
+            found = [first, *map(path, rest)]
+            if places is None:
+                results = found
+                continue
+            if results is leaves:
+                results = [None] * len(leaves)
+            _put(results, places, found)
+    except fast_paths.NOT_ACCEPTED:
         return None
-    step = plan.steps[found[0]]
-    abilities = registry.backend_named(step.backend).capabilities
-    packs = step.verb in _PACKED and abilities.devices.packs
-    can = packs or (step.verb == "fetch" and abilities.devices.fetches_ahead)
-    return found[0] if can else None
+    return None if type(None) in set(map(type, results)) else results
+
+
+def convert_groups(
+    found: Arrangement,
+    leaves: list[Any],
+    outs: list[Any] | None,
+    *,
+    coalesce: bool,
+    original: Callable[[Any], Any] | None = None,
+) -> list[Any]:
+    """The results for leaves by their steps, each step for all leaves of one.
+
+    Args:
+        found: The leaves by their steps.
+        leaves: The leaves.
+        outs: For each leaf, the tensor that the result is written into; or ``None``.
+        coalesce: Whether small leaves cross the bus together.
+        original: Gives the column that an array is over.
+
+    Raises:
+        ConversionError: A leaf cannot be converted.
+    """
+    groups, end = found.groups, None if outs is None else -1
+    results: list[Any] = [None] * len(leaves)
+    if found.crosses and coalesce:
+        several = [RecipeLeaves(each.recipe, some_of(leaves, each.places)) for each in groups]
+        for group, some in zip(groups, convert_parts(several, end=end), strict=True):
+            _put(results, group.places, some)
+    else:
+        for recipe, places, _ in groups:
+            if len(places) == 1:
+                (place,) = places
+                results[place] = run.execute(recipe.program[:end], leaves[place])
+            else:
+                some = some_of(leaves, places)
+                _put(results, places, RecipeLeaves(recipe, some).run(slice(end), some))
+    if outs is not None:
+        for group in groups:
+            some = some_of(results, group.places)
+            run.execute(group.recipe.bulk[-1:], some, some_of(outs, group.places))
+        results = outs
+    if run.is_verifying():
+        for group in groups:
+            for place in group.places:
+                x = leaves[place] if original is None else original(leaves[place])
+                out = None if outs is None else outs[place]
+                run.verify(run.prepare(x, group.conversion, out), results[place])
+    return results
+
+
+def _put(results: list[Any], places: Places, values: list[Any]) -> None:
+    """Put values in their places."""
+    if type(places) is range and len(places) == len(results):
+        results[:] = values
+        return
+    for place, value in zip(places, values, strict=True):
+        results[place] = value
+
+
+# -- what crosses a bus together -------------------------------------------------------------------
+#
+# The plan of each leaf stays the same. Only the step over the bus is done once for the whole batch.
+
+
+class _Member(NamedTuple):
+    """Leaves of a part that cross together: the part's number, that of the step, and which."""
+
+    part: int
+    step: int
+    places: Places
+
+
+class Shipment(NamedTuple):
+    """Leaves that cross the bus together, because one backend transfers them in the same way.
+
+    Args:
+        is_packed: Whether they are packed and cross as one; or else all are started before the
+            first is waited for.
+        members: The leaves, by parts.
+    """
+
+    is_packed: bool
+    members: list[_Member]
+
+    def batch(self, parts: Sequence[RecipeLeaves]) -> Batch:
+        """What `explain` says of it."""
+        sizes: list[int] = []
+        widths: list[int] = []
+        for number, step, places in self.members:
+            nbytes = parts[number].nbytes(step)
+            sizes += [nbytes[place] for place in places]
+            widths += [_itemsize(parts[number].recipe, step)] * len(places)
+        if self.is_packed:
+            whole = packing.places(sizes, widths, self._alignment(parts))[1]
+        else:
+            whole = sum(sizes)
+        first, step, _ = self.members[0]
+        plan, transfer = parts[first].recipe.plan, parts[first].recipe.steps[step]
+        target = HOST if transfer.verb in ("fetch", "land") else transfer.arguments[0]
+        transfers = 1 if self.is_packed else len(sizes)
+        return Batch(plan.source.device, target, len(sizes), whole, transfers)
+
+    def converted(self, parts: Sequence[RecipeLeaves], end: int | None) -> dict[int, list[Any]]:
+        """The results of the parts that have leaves in it, by the number of the part."""
+        values: list[Any] = []
+        for number, step, places in self.members:
+            part = parts[number]
+            before = step - 1 if self.is_packed and _locks_first(part.recipe, step) else step
+            values += part.run(slice(before), some_of(part.leaves, places))
+        crossed = iter(self._crossed(parts, values))
+        found = {}
+        for number, step, places in self.members:
+            part, done = parts[number], step + 1 if self.is_packed else step
+            arrived = part.run(slice(done, end), list(islice(crossed, len(places))))
+            if len(places) < len(part.leaves):
+                results = dict(zip(places, arrived, strict=True))
+                alone = [place for place in range(len(part.leaves)) if place not in results]
+                large = part.run(slice(end), [part.leaves[place] for place in alone])
+                results.update(zip(alone, large, strict=True))
+                arrived = [results[place] for place in range(len(part.leaves))]
+            found[number] = arrived
+        return found
+
+    def _crossed(self, parts: Sequence[RecipeLeaves], values: list[Any]) -> list[Any]:
+        """Values after their transfer, as views of one buffer; or with their transfers started."""
+        first, number, _ = self.members[0]
+        recipe = parts[first].recipe
+        step = recipe.steps[number]
+        backend: Any = registry.backend_named(step.backend)  # it `packs`, or `fetches_ahead`
+        if not self.is_packed:
+            for value in values:
+                backend.start_fetch(value)
+            return values
+        lock = {"lock": True} if _locks_first(recipe, number) else {}
+        # ``place`` takes arrays of the host, and ``fetch`` gives them.
+        pack = packing.pack if step.verb == "place" else backend.pack
+        unpack = packing.unpack if step.verb == "fetch" else backend.unpack
+        packed, layout = pack(values, self._alignment(parts), **lock)
+        return unpack(run.execute(recipe.program[number : number + 1], packed), layout)
+
+    def _alignment(self, parts: Sequence[RecipeLeaves]) -> int:
+        """The alignment of each leaf in a packed buffer, besides the size of its elements."""
+        names = {parts[member.part].recipe.plan.result.framework for member in self.members}
+        memories = [registry.backend_named(name).capabilities.memory for name in names]
+        return max(1, *(memory.alignment for memory in memories))
+
+
+def shipments(parts: Sequence[RecipeLeaves]) -> list[Shipment]:
+    """How leaves cross the bus: one for each pair of devices.
+
+    Args:
+        parts: The leaves. Those that are the same as another are not among them.
+    """
+    found: dict[Any, list[_Member]] = defaultdict(list)
+    for number, part in enumerate(parts):
+        step = _transfer(part.recipe)
+        if step is None:
+            continue
+        nbytes = part.nbytes(step)
+        if min(nbytes) > 0 and max(nbytes) <= packing.LARGEST:
+            places: Places = range(len(nbytes))
+        else:
+            places = [index for index, each in enumerate(nbytes) if 0 < each <= packing.LARGEST]
+        if places:
+            plan, transfer = part.recipe.plan, part.recipe.steps[step]
+            found[_transfer_key(transfer, plan)].append(_Member(number, step, places))
+    return [
+        Shipment(registry.backend_named(key[0]).capabilities.devices.packs, members)
+        for key, members in found.items()
+        if len(members) > 1 or len(members[0].places) > 1
+    ]
+
+
+def _transfer(recipe: Recipe) -> int | None:
+    """The number of the only transfer, if many leaves' can be made or started at once."""
+    if len(recipe.transfers) != 1 or recipe.plan.result.requires_grad:
+        return None
+    step = recipe.steps[recipe.transfers[0]]
+    devices = registry.backend_named(step.backend).capabilities.devices
+    packs = devices.packs and step.verb in _PACKED
+    if packs or (devices.fetches_ahead and step.verb == "fetch"):
+        return recipe.transfers[0]
+    return None
 
 
 def _transfer_key(step: Step, plan: Plan) -> Any:
@@ -138,160 +356,12 @@ def _transfer_key(step: Step, plan: Plan) -> Any:
     return step.backend, step.verb, plan.source.device, step.arguments
 
 
-def _nbytes(each: Prepared, step: int) -> int:
-    """How many bytes of a leaf cross the bus.
-
-    The plan in the recipe has the sizes of another leaf.
-    """
-    plan = each.recipe.plan
-    return plan.steps[step].bytes * each.info.size // max(plan.source.size, 1)
-
-
-def _itemsize(plan: Plan, step: int) -> int:
+def _itemsize(recipe: Recipe, step: int) -> int:
     """The size of the elements that cross the bus in a step."""
-    dtypes = [
-        plan.source.dtype,
-        *(each.arguments[0] for each in plan.steps[:step] if each.verb == "cast"),
-    ]
-    return find(dtypes[-1]).itemsize
+    casts = [each.arguments[0] for each in recipe.steps[:step] if each.verb == "cast"]
+    return find([recipe.plan.source.dtype, *casts][-1]).itemsize
 
 
-def _alignment(prepared: Mapping[int, Prepared], indices: Iterable[int]) -> int:
-    """The alignment of each leaf in a packed buffer, besides the size of its elements."""
-    return max(1, *(prepared[index].target.capabilities.memory.alignment for index in indices))
-
-
-def _locks_first(plan: Plan, step: int) -> bool:
+def _locks_first(recipe: Recipe, step: int) -> bool:
     """Whether a step before the transfer copies to page-locked memory: packing does it for all."""
-    return step > 0 and plan.steps[step - 1].verb == "pin"
-
-
-def depart(shipment: Shipment, prepared: Mapping[int, Prepared], index: int) -> Any:
-    """Run the steps of one leaf that come before the transfer, and before packing."""
-    each, step = prepared[index], shipment.steps[index]
-    return run.execute(
-        each.recipe.program[: step - _locks_first(each.recipe.plan, step)], each.handle
-    )
-
-
-def cross(
-    shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[int, Any]
-) -> dict[int, Any]:
-    """Transfer leaves of a batch, or start the transfer of each; gives their values."""
-    first = next(iter(values))
-    recipe, step = prepared[first].recipe, shipment.steps[first]
-    transfer = recipe.plan.steps[step]
-    backend: Any = registry.backend_named(transfer.backend)  # it `packs`, or `fetches_ahead`
-    if shipment.batch.transfers > 1:
-        for value in values.values():
-            backend.start_fetch(value)
-        return dict(values)
-    if _locks_first(recipe.plan, step):
-        lock = {"lock": True}
-    else:
-        lock = {}
-    parts = _packed(
-        recipe, step, transfer, list(values.values()), _alignment(prepared, values), **lock
-    )
-    return dict(zip(values, parts, strict=True))
-
-
-def _packed(
-    recipe: Recipe, number: int, transfer: Step, values: list[Any], alignment: int, **lock: bool
-) -> list[Any]:
-    """Transfer values in one packed buffer, by a recipe's step; gives views of what arrived."""
-    backend: Any = registry.backend_named(transfer.backend)
-    # ``place`` takes arrays of the host, and ``fetch`` gives them.
-    if transfer.verb == "place":
-        pack = packing.pack
-    else:
-        pack = backend.pack
-    if transfer.verb == "fetch":
-        unpack = packing.unpack
-    else:
-        unpack = backend.unpack
-    packed, layout = pack(values, alignment, **lock)
-    return unpack(run.execute(recipe.program[number : number + 1], packed), layout)
-
-
-# -- leaves that are not described one by one -----------------------------------------------------
-
-
-def sent_together(
-    parts: Sequence[tuple[Recipe, list[Any]]], target: Backend
-) -> list[list[Any]] | None:
-    """The results of many leaves, of which small ones cross the bus as `shipments` says.
-
-    Args:
-        parts: Recipes, and the leaves of each, which have signatures and do not share memory.
-        target: The target of all.
-
-    Returns:
-        The results, as lists like those in `parts`. ``None``: some cannot be transferred in this
-        way.
-    """
-    looked_at = [_packable(recipe) for recipe, _ in parts]
-    numbers = [number for number in looked_at if number is not None]
-    if len(numbers) < len(looked_at):
-        return None
-    found = [
-        list(run.execute(recipe.bulk[:number], leaves))
-        for (recipe, leaves), number in zip(parts, numbers, strict=True)
-    ]
-    together: dict[Any, list[tuple[int, Sequence[int]]]] = defaultdict(list)
-    for which, ((recipe, leaves), number) in enumerate(zip(parts, numbers, strict=True)):
-        if number < len(recipe.steps):
-            small = _send_large(recipe, number, leaves, found[which])
-            step = recipe.steps[number]
-            together[_transfer_key(step, recipe.plan)].append((which, small))
-    alignment = max(1, target.capabilities.memory.alignment)
-    for members in together.values():
-        recipe, number = parts[members[0][0]][0], numbers[members[0][0]]
-        values = [found[which][place] for which, places in members for place in places]
-        if len(values) > 1:
-            values = _packed(recipe, number, recipe.steps[number], values, alignment)
-        else:
-            values = [run.execute(recipe.program[number : number + 1], value) for value in values]
-        arrived = iter(values)
-        for which, places in members:
-            for place in places:
-                found[which][place] = next(arrived)
-    return [
-        run.execute(recipe.bulk[number + 1 :], values)
-        for (recipe, _), number, values in zip(parts, numbers, found, strict=True)
-    ]
-
-
-def _send_large(recipe: Recipe, number: int, leaves: list[Any], values: list[Any]) -> Sequence[int]:
-    """Transfer each large leaf alone, in place of its value; gives the small ones' positions."""
-    lengths = registry.backend_of(leaves[0]).quick.lengths
-    most = packing.LARGEST * recipe.plan.source.size // recipe.steps[number].bytes
-    sizes = list(map(prod, map(lengths, leaves)))
-    if max(sizes) <= most:
-        return range(len(leaves))
-    for place, size in enumerate(sizes):
-        if size > most:
-            values[place] = run.execute(recipe.program[number : number + 1], values[place])
-    return [place for place, size in enumerate(sizes) if size <= most]
-
-
-def _packable(recipe: Recipe) -> int | None:
-    """The number of a recipe's one transfer, or else its end; ``None`` if it cannot be packed."""
-    if not recipe.transfers:
-        return len(recipe.steps)
-    number = recipe.transfers[0]
-    step = recipe.steps[number]
-    packs = registry.backend_named(step.backend).capabilities.devices.packs
-    alone = len(recipe.transfers) == 1 and not recipe.plan.result.requires_grad
-    if alone and packs and step.verb in _PACKED:
-        return number
-    return None
-
-
-def arrive(shipment: Shipment, prepared: Mapping[int, Prepared], index: int, value: Any) -> Any:
-    """Run one leaf's steps that come after the transfer, except the one that writes into `out`."""
-    each = prepared[index]
-    # A transfer that was only started must still be waited for.
-    done = shipment.steps[index] + (1 if shipment.batch.transfers == 1 else 0)
-    end = len(each.recipe.program) - (1 if each.request.out is not None else 0)
-    return run.execute(each.recipe.program[done:end], value)
+    return step > 0 and recipe.steps[step - 1].verb == "pin"

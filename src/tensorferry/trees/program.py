@@ -12,32 +12,34 @@ from collections import OrderedDict, defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..backends import fast_paths, registry
+from ..backends import registry
 from ..backends.nodes import Node
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each
 from ..errors import ConversionError
-from ..execution import run
-from ..execution.groups import AT_ONCE, Groups, LeafPart, some_of
+from ..execution.groups import Groups, LeafPart
 from .failures import refuse_unknown_name
-from .grouped import sent_together
+from .grouped import convert_by_fast_paths, convert_groups
 from .leaves import UNKNOWN
-from .structure import labels_of
+from .structure import have_equal_labels, labels_of
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
-    from ..execution.groups import LeafGroup
-    from ..execution.recipes import Conversion, Recipe
+    from ..backends.columnar import ColumnBackend
+    from ..execution.groups import Arrangement
+    from ..execution.recipes import Conversion
+    from ..planning.plan import Plan
+    from .containers import Opening
     from .leaves import LeafRule
     from .structure import Container
     from .targets import Targets
 
-__all__ = ["Program", "Programs"]
+__all__ = ["PreparedTree", "Program", "Programs"]
 
 _ALTERNATIVES = 8
 """How many programs are kept for trees that look alike at first sight."""
@@ -47,8 +49,6 @@ _MOST_LEAVES = 1 << 18
 """The most leaves of all programs of one request together."""
 _SIZED = frozenset({dict, OrderedDict, defaultdict, list, tuple, deque})
 """Types whose objects are told apart by their size at first sight."""
-_FEW = 8
-"""Up to so many leaves, all are tried by a fast path."""
 _FAILURES = (LookupError, RuntimeError, TypeError, ValueError)
 """What a framework raises, and a container that changes meanwhile."""
 
@@ -65,6 +65,9 @@ class Program(NamedTuple):
         parts: The same by type and request.
         texts: The positions of tensors of text, and for each type what says that it is one.
         unknown: The positions of objects that may hold a tensor, and must be searched.
+        together: What `Groups.of` remembers of its leaves.
+        tables: The tables whose columns are read as arrays: the first leaf of each, and its number
+            among the containers.
     """
 
     root: Container | None
@@ -75,6 +78,8 @@ class Program(NamedTuple):
     parts: tuple[LeafPart, ...]
     texts: tuple[tuple[int, Callable[[Any], bool]], ...]
     unknown: tuple[int, ...]
+    together: dict[Hashable, Arrangement]
+    tables: tuple[tuple[int, int], ...]
 
     def take(self, tree: Any, rule: LeafRule) -> tuple[list[Any], list[Any]] | None:
         """The leaves of a tree, and what its containers are made again from.
@@ -110,11 +115,53 @@ class Program(NamedTuple):
                 return None
         return leaves, kept
 
+    def originals(self, leaves: list[Any], kept: list[Any]) -> Callable[[Any], Any] | None:
+        """A function that gives the column that an array is over; ``None`` without tables."""
+        return partial(self._original, leaves, kept) if self.tables else None
+
+    def _original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
+        place = next(index for index, leaf in enumerate(leaves) if leaf is x)
+        for first, container in self.tables:
+            views = kept[container]
+            if 0 <= place - first < len(views.arrays):
+                return views.columns()[[*views.arrays][place - first]]
+        return x
+
+    def chosen(self, leaves: list[Any]) -> list[Any]:
+        """Those of all leaves that are converted."""
+        return leaves if self.places is None else [leaves[place] for place in self.places]
+
+    def whole(self, leaves: list[Any], results: list[Any]) -> list[Any]:
+        """All leaves, with results in place of those that are converted."""
+        if self.places is None:
+            return results
+        found = [*leaves]
+        for place, result in zip(self.places, results, strict=True):
+            found[place] = result
+        return found
+
     def rebuild(self, kept: list[Any], leaves: list[Any]) -> Any:
         """Make a tree again, with other leaves."""
         if self.root is None:
             return leaves[0]
         return self.root.rebuild(iter(kept), iter(leaves))
+
+
+class PreparedTree(NamedTuple):
+    """The conversion of a tree that is not run yet.
+
+    Args:
+        plans: For each kind of leaf, a plan: with the same devices, but perhaps with other sizes.
+        found: The program, the leaves, and what the containers are made again from.
+    """
+
+    plans: list[Plan]
+    found: tuple[Program, list[Any], list[Any]]
+
+    def tree(self) -> Any:
+        """A tree of the same leaves, whatever has become of its containers."""
+        tree_program, leaves, kept = self.found
+        return tree_program.rebuild(kept, leaves)
 
 
 class Programs:
@@ -133,8 +180,8 @@ class Programs:
         "_is_ordinary",
         "_kept",
         "_leaves",
-        "_path_to",
         "_rule",
+        "_target",
         "_targets",
     )
 
@@ -150,7 +197,7 @@ class Programs:
         self._is_ordinary = (
             common is not None and not targets.decides_by_leaf and common.request.is_ordinary
         )
-        self._path_to = "" if common is None else common.target.name
+        self._target = "" if common is None else common.target.name
 
     def convert(self, tree: Any, out: Any = None) -> Any:
         """Convert a tree; `NotImplemented` if it is a matter for `TreeConversion`.
@@ -163,20 +210,38 @@ class Programs:
             found = self._find(tree)
             if found is None:
                 return NotImplemented
-            tree_program, leaves, kept = found
-            outs = None
-            if out is not None:
-                outs = _outs(tree_program, kept, out)
-                if outs is None:
-                    return NotImplemented
-            results = self._converted(tree_program, leaves, outs, kept)
+            return self._converted(*found) if out is None else self._written(*found, out)
         except (ConversionError, *_FAILURES):
             return NotImplemented  # the error is raised there, with the path of the leaf
-        if results is None:
-            return NotImplemented
+
+    def prepare(self, tree: Any) -> PreparedTree | None:
+        """The conversion of a tree, to be run later; ``None`` if it is not for a program."""
         try:
-            return tree_program.rebuild(kept, results)
-        except Exception:  # noqa: BLE001 - what the class of a container raises, is noted there
+            found = self._find(tree)
+            if found is None:
+                return None
+            tree_program, leaves, kept = found
+            chosen = tree_program.chosen(leaves)
+            if len(set(map(id, chosen))) < len(chosen):
+                return None
+            original = tree_program.originals(leaves, kept)
+            together = tree_program.together
+            arranged = self._groups.of(chosen, tree_program.parts, None, together, original)
+        except (ConversionError, *_FAILURES):
+            return None
+        if arranged is None:
+            return None
+        return PreparedTree([group.recipe.plan for group in arranged.groups], found)
+
+    def run(self, prepared: PreparedTree) -> Any:
+        """Convert the tree; `NotImplemented` if it is a matter for `TreeConversion`.
+
+        Its containers may have changed meanwhile, but what they held is converted. What is done
+        depends on the settings of now.
+        """
+        try:
+            return self._converted(*prepared.found)
+        except (ConversionError, *_FAILURES):
             return NotImplemented
 
     # -- find -------------------------------------------------------------------------------------
@@ -220,9 +285,8 @@ class Programs:
         Raises:
             ConversionError: The tree cannot be converted.
         """
-        if hasattr(type(tree), "columns"):
-            return None  # a table has a faster way
-        leaves, structure = take_apart(tree)
+        owners: dict[type, ColumnBackend] = {}
+        leaves, structure = take_apart(tree, first=partial(self._openings_of_tables, owners))
         kinds = list(map(type, leaves))
         answers = {kind: self._answer(kind, leaf) for kind, leaf in one_of_each(leaves).items()}
         if None in answers.values() or (structure.root is None and answers[type(tree)] is not True):
@@ -248,8 +312,15 @@ class Programs:
                 is_counted(leaves[place], self._targets.rule, names[place]) for place, _ in texts
             ):
                 return None
-            self._refuse_unknown_names([names[place] for place in places])
-        parts = self._parts(leaves, kinds, places, names)
+            rule, those = self._targets.rule, [names[place] for place in places]
+            refuse_unknown_name("dtype", rule.names, those, lambda _: None, rule.without_names)
+        tables: list[tuple[int, int]] = []
+        read_by: dict[int, ColumnBackend] = {}
+        if owners:
+            from .tables import tables_in
+
+            tables, read_by = tables_in(structure, owners)
+        parts = self._parts(leaves, kinds, places, names, read_by)
         if parts is None:
             return None
         return Program(
@@ -261,6 +332,8 @@ class Programs:
             parts,
             tuple(texts),
             tuple(unknown),
+            {},
+            tuple(tables),
         )
 
     def _answer(self, kind: type, leaf: Any) -> Any:
@@ -272,19 +345,29 @@ class Programs:
         return None if issubclass(kind, TensorInfo) else self._rule.answer_of(kind, leaf)
 
     def _parts(
-        self, leaves: list[Any], kinds: list[type], places: list[int], names: list[str]
+        self,
+        leaves: list[Any],
+        kinds: list[type],
+        places: list[int],
+        names: list[str],
+        read_by: dict[int, ColumnBackend],
     ) -> tuple[LeafPart, ...] | None:
-        """The leaves that are converted, by type and request."""
+        """The leaves that are converted, by type and request.
+
+        `read_by` has the backends of tables, by the places of the arrays over their columns.
+        """
         targets = self._targets
         common = targets.common
         if common is None and not targets.copies:
             return None
+        patterns = tuple([name for name, _ in targets.rule.names])
         found: dict[Any, list[int]] = {}
         for index, place in enumerate(places):
-            among = place_of_name(self._patterns, names[place]) if names else None
-            found.setdefault((kinds[place], among), []).append(index)
+            among = place_of_name(patterns, names[place]) if names else None
+            key = kinds[place], among, read_by.get(place)
+            found.setdefault(key, []).append(index)
         parts = []
-        for (kind, among), those in found.items():
+        for (kind, among, owner), those in found.items():
             leaf = leaves[places[those[0]]]
             conversion = copy_in_its_framework(leaf) if common is None else common
             registry.ready(conversion.target.name)
@@ -293,64 +376,96 @@ class Programs:
                 name = names[places[those[0]]] if names else ""
                 decide = partial(self._decided, conversion, name)
             alone = len(those) == len(places)
-            parts.append(LeafPart(kind, None if alone else those, conversion, decide, among))
+            where = None if alone else those
+            parts.append(LeafPart(kind, where, conversion, decide, among, owner))
         return tuple(parts)
-
-    def _refuse_unknown_names(self, names: list[str]) -> None:
-        rule = self._targets.rule
-        refuse_unknown_name("dtype", rule.names, names, lambda _: None, rule.without_names)
-
-    @property
-    def _patterns(self) -> tuple[str, ...]:
-        return tuple([name for name, _ in self._targets.rule.names])
 
     def _decided(self, conversion: Conversion, name: str, info: TensorInfo) -> Conversion:
         return self._targets.asked_of(conversion, info, lambda: name)
 
+    def _openings_of_tables(
+        self, owners: dict[type, ColumnBackend], kind: type
+    ) -> tuple[Opening, ...]:
+        """How tables of a type are opened, if their columns may be read together.
+
+        Their backend is put into `owners`.
+        """
+        common = self._targets.common
+        if not hasattr(kind, "columns") or common is None or self._by_name:
+            return ()
+        from .tables import opening_together, owner_of_tables  # most trees have no tables
+
+        owner = owner_of_tables(kind)
+        if owner is None or owner is common.target or common.described or not common.is_for_host:
+            return ()
+        owners[kind] = owner
+        return (opening_together(owner),)
+
     # -- run --------------------------------------------------------------------------------------
 
-    def _converted(
-        self, tree_program: Program, leaves: list[Any], outs: list[Any] | None, kept: list[Any]
-    ) -> list[Any] | None:
-        """The leaves of the result; ``None`` if one must be described.
+    def _converted(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
+        """The tree of the results; `NotImplemented` if a leaf must be described.
 
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        places = tree_program.places
-        chosen = leaves if places is None else [leaves[place] for place in places]
-        if not chosen:
-            return leaves
-        if outs is None:
-            results = self._results(tree_program, chosen)
-        else:
-            into = outs if places is None else [outs[place] for place in places]
-            if len(set(map(id, chosen))) < len(chosen):
-                return None
-            # Made again before anything is written, because a container may refuse the values.
-            tree_program.rebuild(kept, outs)
-            results = self._by_groups(tree_program.parts, chosen, into)
-        if results is None or places is None:
-            return results
-        whole = [*leaves]
-        for place, result in zip(places, results, strict=True):
-            whole[place] = result
-        return whole
+        is_whole, tables = tree_program.places is None, tree_program.tables
+        chosen = leaves if is_whole else tree_program.chosen(leaves)
+        original = tree_program.originals(leaves, kept) if tables else None
+        results = self._results(tree_program, chosen, original)
+        if results is None:
+            return NotImplemented
+        try:
+            return tree_program.rebuild(
+                kept, results if is_whole else tree_program.whole(leaves, results)
+            )
+        except Exception:  # noqa: BLE001 - what the class of a container raises, is noted there
+            return NotImplemented
 
-    def _results(self, tree_program: Program, chosen: list[Any]) -> list[Any] | None:
-        count = len(chosen)
+    def _results(
+        self,
+        tree_program: Program,
+        chosen: list[Any],
+        original: Callable[[Any], Any] | None,
+    ) -> list[Any] | None:
+        """The results for leaves; ``None`` if one must be described.
+
+        Raises:
+            ConversionError: A leaf cannot be converted.
+        """
+        count, alone, parts = len(chosen), chosen, tree_program.parts
+        together: dict[Hashable, Arrangement] | None = tree_program.together
         if count > 1 and len(set(map(id, chosen))) < count:
             if self._by_name:
                 return None  # one object may become several
             # An object that occurs several times is converted once.
             alone = list({id(leaf): leaf for leaf in chosen}.values())
-            parts = self._parts_of_different(tree_program, chosen, alone)
-            results = self._of_different(parts, alone)
-            if results is None:
-                return None
-            done = dict(zip(map(id, alone), results, strict=True))
-            return [done[id(leaf)] for leaf in chosen]
-        return self._of_different(tree_program.parts, chosen)
+            parts, together = self._parts_of_different(tree_program, chosen, alone), None
+        results = None
+        if self._is_ordinary and alone:
+            results = convert_by_fast_paths(parts, alone, self._target)
+        if results is None:
+            results = self._by_groups(parts, alone, None, together, original)
+        if results is None or alone is chosen:
+            return results
+        done = dict(zip(map(id, alone), results, strict=True))
+        return [done[id(leaf)] for leaf in chosen]
+
+    def _written(self, tree_program: Program, leaves: list[Any], kept: list[Any], out: Any) -> Any:
+        """The tree with the tensors of ``out=``, into which the results have been written.
+
+        Raises:
+            ConversionError: A leaf cannot be converted.
+        """
+        outs = None if tree_program.tables else _outs(tree_program, kept, out)
+        chosen = tree_program.chosen(leaves)
+        if outs is None or len(set(map(id, chosen))) < len(chosen):
+            return NotImplemented
+        outs = tree_program.chosen(outs)
+        # Made again before anything is written, because a container may refuse the values.
+        made = tree_program.rebuild(kept, tree_program.whole(leaves, outs))
+        results = self._by_groups(tree_program.parts, chosen, outs, tree_program.together)
+        return NotImplemented if results is None else made
 
     def _parts_of_different(
         self, tree_program: Program, chosen: list[Any], alone: list[Any]
@@ -360,44 +475,17 @@ class Programs:
         found = []
         for part in tree_program.parts:
             places = range(len(chosen)) if part.places is None else part.places
-            found.append(
-                part._replace(places=list(dict.fromkeys(at[id(chosen[place])] for place in places)))
-            )
+            left = dict.fromkeys([at[id(chosen[place])] for place in places])
+            found.append(part._replace(places=[*left]))
         return tuple(found)
 
-    def _of_different(self, parts: Sequence[LeafPart], leaves: list[Any]) -> list[Any] | None:
-        if self._is_ordinary:
-            results = self._by_fast_paths(parts, leaves)
-            if results is not None:
-                return results
-        return self._by_groups(parts, leaves, None)
-
-    def _by_fast_paths(self, parts: Sequence[LeafPart], leaves: list[Any]) -> list[Any] | None:
-        """The results of fast paths, if they accept all leaves."""
-        target = self._path_to
-        paths = fast_paths.paths_to(target)
-        results: list[Any] = [None] * len(leaves)
-        try:
-            for part in parts:
-                path = paths[part.kind]
-                if len(leaves) > 1 and fast_paths.copies(part.kind, target):
-                    return None
-                some = leaves if part.places is None else [leaves[place] for place in part.places]
-                # One is tried first: on a device, say, none is accepted.
-                if len(some) > _FEW and path(some[0]) is None:
-                    return None
-                found = [*map(path, some)]
-                if part.places is None:
-                    results = found
-                    continue
-                for place, result in zip(part.places, found, strict=True):
-                    results[place] = result
-        except fast_paths.NOT_ACCEPTED:
-            return None
-        return None if type(None) in set(map(type, results)) else results
-
     def _by_groups(
-        self, parts: Sequence[LeafPart], leaves: list[Any], outs: list[Any] | None
+        self,
+        parts: Sequence[LeafPart],
+        leaves: list[Any],
+        outs: list[Any] | None,
+        together: dict[Hashable, Arrangement] | None,
+        original: Callable[[Any], Any] | None = None,
     ) -> list[Any] | None:
         """The results by recipes, each step for all leaves of one.
 
@@ -406,67 +494,14 @@ class Programs:
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        groups = self._groups.of(leaves, parts, outs)
-        if groups is None:
+        found = self._groups.of(leaves, parts, outs, together, original)
+        if found is None:
             return None
-        if any(group.recipe.transfers for group in groups):
-            values = self._sent(groups, leaves, outs)
-            if values is None:
-                return None
-        else:
-            steps = slice(None) if outs is None else slice(-1)
-            values = [
-                _in_parts(group.recipe, steps, some_of(leaves, group.places)) for group in groups
-            ]
-        if outs is None:
-            results = _in_order(values, groups, len(leaves))
-        else:
-            for group, some in zip(groups, values, strict=True):
-                run.execute(group.recipe.bulk[-1:], some, some_of(outs, group.places))
-            results = outs
-        if run.is_verifying():
-            _verify(groups, leaves, outs, results)
-        return results
-
-    def _sent(
-        self, groups: list[LeafGroup], leaves: list[Any], outs: list[Any] | None
-    ) -> list[list[Any]] | None:
-        """The results of leaves of which some cross a bus; ``None`` if not in this way."""
-        targets = {group.conversion.target for group in groups}
-        if outs is not None or not self._coalesce or len(targets) > 1:
-            return None
-        several = [(group.recipe, some_of(leaves, group.places)) for group in groups]
-        return sent_together(several, targets.pop())
+        return convert_groups(found, leaves, outs, coalesce=self._coalesce, original=original)
 
 
-def _in_parts(recipe: Recipe, steps: slice, leaves: list[Any]) -> list[Any]:
-    """The results of steps of a recipe, for many leaves."""
-    if len(leaves) <= AT_ONCE:
-        return run.execute(recipe.bulk[steps], leaves)  # type: ignore[no-any-return]
-    found: list[Any] = []
-    for start in range(0, len(leaves), AT_ONCE):
-        found += run.execute(recipe.bulk[steps], leaves[start : start + AT_ONCE])
-    return found
-
-
-def _in_order(values: list[list[Any]], groups: list[LeafGroup], count: int) -> list[Any]:
-    """The results of all groups, in the order of the leaves."""
-    if len(values) == 1 and type(groups[0].places) is range:
-        return values[0]
-    results: list[Any] = [None] * count
-    for some, group in zip(values, groups, strict=True):
-        for place, value in zip(group.places, some, strict=True):
-            results[place] = value
-    return results
-
-
-def _verify(
-    groups: list[LeafGroup], leaves: list[Any], outs: list[Any] | None, results: list[Any]
-) -> None:
-    for group in groups:
-        for place in group.places:
-            out = None if outs is None else outs[place]
-            run.verify(run.prepare(leaves[place], group.conversion, out), results[place])
+class _NoProgramError(Exception):
+    """There is no program for a tree."""
 
 
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
@@ -477,4 +512,4 @@ def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     theirs: list[Any] = []
     if not tree_program.root.take(out, outs, theirs, []):
         return None
-    return outs if labels_of(kept) == labels_of(theirs) else None
+    return outs if have_equal_labels(kept, theirs) else None

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 
     Placed = tuple["Container", Any, int]
 
-__all__ = ["Container", "Structure", "at_path", "equal", "labels_of", "too_deep", "without_values"]
+__all__ = [
+    "Container",
+    "Structure",
+    "at_path",
+    "equal",
+    "have_equal_labels",
+    "labels_of",
+    "too_deep",
+    "without_values",
+]
 
 _ALIKE = (dict, OrderedDict, defaultdict, list, tuple)
 """Containers without attributes: the types of these may differ between samples."""
@@ -425,6 +434,17 @@ def labels_of(kept: Iterable[Any]) -> list[Any]:
     A key of another class, whose comparison may do anything, is told by its `id`.
     """
     return [*map(_labels, kept)]
+
+
+def have_equal_labels(kept: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether the containers of two trees have the same labels: see `labels_of`."""
+    return all(map(_have_equal_labels, kept, others))
+
+
+def _have_equal_labels(kept: Any, other: Any) -> bool:
+    if type(kept) is type(other) is dict and {*map(type, kept), *map(type, other)} <= {str}:
+        return [*kept] == [*other]
+    return _labels(kept) == _labels(other)
 
 
 def _labels(kept: Any) -> list[Any] | None:

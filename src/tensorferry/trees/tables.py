@@ -25,11 +25,15 @@ from ..execution.column_keywords import (
     validate,
 )
 from ..hints import Hint
-from .containers import PLAIN
+from .containers import PLAIN, Opening
 from .walk import take_apart
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..backends.columnar import Views
     from ..core.leaf_dtypes import DtypeRule
+    from .structure import Structure
 
 __all__ = [
     "apply_to_leaf",
@@ -38,8 +42,11 @@ __all__ = [
     "is_counted",
     "is_one_value",
     "may_be_column",
+    "opening_together",
+    "owner_of_tables",
     "put_masks_beside",
     "read_as_asked",
+    "tables_in",
     "why_no_tensor",
     "with_column_keywords",
 ]
@@ -145,6 +152,64 @@ def has_columns(x: Any) -> bool:
         with suppress(UnsupportedTypeError):
             owner = registry.backend_of(x)
     return isinstance(owner, ColumnBackend) and owner.is_table(kind)
+
+
+def owner_of_tables(kind: type) -> ColumnBackend | None:
+    """The backend whose tables have a type; ``None`` if objects of it are no tables of one."""
+    owner = registry.BY_TYPE.get(kind) if registry.is_tensor(kind) else None
+    return owner if isinstance(owner, ColumnBackend) and owner.is_table(kind) else None
+
+
+def opening_together(owner: ColumnBackend) -> Opening:
+    """How tables are opened whose columns are read together; ``None`` if not all can be.
+
+    A plain column becomes an array over its memory, any other stays as it is.
+    """
+
+    def opened(x: Any) -> tuple[Views, list[Any]] | None:
+        views = owner.views(x)
+        if views is None:
+            return None
+        arrays = views.arrays
+        if all(array is not None for array in arrays.values()):
+            return views, [*arrays.values()]
+        columns = views.columns()
+        return views, [columns[name] if each is None else each for name, each in arrays.items()]
+
+    return Opening(opened, _made_of_columns, _entries_of_columns)
+
+
+def _made_of_columns(views: Views, values: Iterable[Any]) -> dict[object, Any]:
+    return dict(zip(views.arrays, values, strict=True))
+
+
+def _entries_of_columns(views: Views, _: int) -> list[str]:
+    return [*map(item, views.arrays)]
+
+
+def tables_in(
+    structure: Structure, owners: Mapping[type, ColumnBackend]
+) -> tuple[list[tuple[int, int]], dict[int, ColumnBackend]]:
+    """The tables of a tree whose columns are read together.
+
+    Args:
+        structure: The structure of the tree.
+        owners: The backend of each type of tables.
+
+    Returns:
+        The first leaf of each, and its number among the containers; and by their places, the
+        backends of the arrays over columns.
+    """
+    tables, backends = [], {}
+    places = zip(structure.containers(), structure.kept, strict=True)
+    for number, ((container, first), kept) in enumerate(places):
+        if container.make is not _made_of_columns:
+            continue
+        tables.append((first, number))
+        for place, array in enumerate(kept.arrays.values(), first):
+            if array is not None:
+                backends[place] = owners[container.kind]
+    return tables, backends
 
 
 def is_one_value(x: Any) -> bool:

@@ -56,6 +56,7 @@ def take_apart(
     *,
     sharing: bool = False,
     rows: bool = False,
+    first: Callable[[type], tuple[Opening, ...]] | None = None,
 ) -> tuple[list[Any], Structure]:
     """The leaves of a tree in order, and its structure.
 
@@ -64,14 +65,15 @@ def take_apart(
         chosen: Whether an object is a leaf although it may be a container.
         sharing: Whether a container that occurs twice is also rebuilt as one object.
         rows: Whether a plain list of numbers below a key is a leaf.
+        first: How objects of a type are opened, before what `openings_of` gives is tried.
 
     Raises:
         UnsupportedTypeError: It contains itself, or is nested too deep.
     """
-    walk = _Walk(chosen, sharing=sharing, rows=rows, fields=chosen is not None)
+    walk = _Walk(chosen, first, sharing=sharing, rows=rows, fields=chosen is not None)
     walk.take(tree)
     if not walk.fields and any(may_open(kind, walk.leaves) for kind in walk.arrays):
-        walk = _Walk(chosen, sharing=sharing, rows=rows, fields=True)
+        walk = _Walk(chosen, first, sharing=sharing, rows=rows, fields=True)
         walk.take(tree)
     return walk.leaves, Structure(walk.root, walk.kept, walk.ids)
 
@@ -115,6 +117,7 @@ class _Walk:
 
     Args:
         chosen: Whether an object is a leaf although it may be a container.
+        first: How objects of a type are opened, before what `openings_of` gives is tried.
         sharing: Whether the `id` of each container is kept in `ids`.
         rows: Whether a plain list of numbers below a key is a leaf.
         fields: Whether arrays are opened that have fields. Most trees have none.
@@ -123,12 +126,14 @@ class _Walk:
     def __init__(
         self,
         chosen: Callable[[Any], bool] | None,
+        first: Callable[[type], tuple[Opening, ...]] | None,
         *,
         sharing: bool,
         rows: bool,
         fields: bool,
     ) -> None:
         self._chosen = chosen
+        self._first = first
         self._sharing = sharing
         self._rows = rows
         self.fields = fields
@@ -175,6 +180,8 @@ class _Walk:
             self.arrays.add(kind)
             return ()
         found = openings_of(kind)
+        if self._first is not None:
+            found = (*self._first(kind), *found)
         if not found and registry.is_known_tensor(kind):
             _LEAVES.add(kind)
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -83,10 +84,15 @@ class JaxQuick(Quick[JaxBackend]):
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
     ) -> tuple[Sequence[int], Sequence[int]] | None:
-        if not _all_on_host(self.backend) or any(x.dtype in _PACKED_DTYPES for x in tensors):
+        if not _all_on_host(self.backend):
+            return None
+        dtypes = [x.dtype for x in tensors]
+        if not _PACKED_DTYPES.isdisjoint(dtypes):
             return None
         starts = [x.unsafe_buffer_pointer() for x in tensors]
-        return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
+        # Not by `nbytes`, which takes five times as long.
+        nbytes = [prod(x.shape) * dtype.itemsize for x, dtype in zip(tensors, dtypes, strict=True)]
+        return starts, [at + length for at, length in zip(starts, nbytes, strict=True)]
 
     def join(self, tensors: Sequence[Any]) -> Array | None:
         if type(tensors[0]) is not self.backend.array:

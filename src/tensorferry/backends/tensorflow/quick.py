@@ -90,6 +90,15 @@ class TensorflowQuick(Quick[TensorflowBackend]):
             return self.backend.name, "Variable", dtype, len(shape)
         return None
 
+    def extents(
+        self, tensors: Sequence[Any], *, compact: bool
+    ) -> tuple[Sequence[int], Sequence[int]] | None:
+        if not all(isinstance(x, self.backend.eager) for x in tensors):
+            return None  # a variable's memory may be another one at each look
+        arrays = list(map(self.backend.memory_of, tensors))
+        starts = memory.addresses(arrays)
+        return starts, [at + x.nbytes for x, at in zip(arrays, starts, strict=True)]
+
     def join(self, tensors: Sequence[Any]) -> Array | None:
         if type(tensors[0]) is not self.backend.eager:
             return None

@@ -385,6 +385,54 @@ static PyObject *grouped(Reader *reader, PyObject *const *arguments, Py_ssize_t 
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+/* Where the bytes of a tensor begin, and where they end. A tensor without gaps may have no strides. */
+static void extent_of(const Seen *seen, uint64_t *start, uint64_t *end)
+{
+    const Tensor *tensor = &seen->tensor;
+    uint64_t elements = 1, last = 0;
+    for (int32_t axis = 0; axis < tensor->ndim; axis++) {
+        elements *= (uint64_t)tensor->shape[axis];
+        if (tensor->strides != NULL && tensor->shape[axis] > 1)
+            last += (uint64_t)(tensor->shape[axis] - 1) * (uint64_t)tensor->strides[axis];
+    }
+    if (elements > 0 && tensor->strides != NULL)
+        elements = last + 1;
+    *start = (uint64_t)seen->address;
+    *end = *start + elements * (tensor->dtype.bits / 8);
+}
+
+PyDoc_STRVAR(extents_doc,
+             "extents(tensors, /)\n--\n\n"
+             "The addresses of the first bytes of the tensors of a list, then those of the bytes after their last ones, each in\n"
+             "eight bytes; or None, if one is in doubt.");
+
+static PyObject *extents(Reader *reader, PyObject *list)
+{
+    PyObject *tensors = PySequence_Tuple(list), *made;
+    const Py_ssize_t count = tensors == NULL ? 0 : PyTuple_Size(tensors);
+    uint64_t *found;
+    int seen = 1;
+    if (tensors == NULL)
+        return NULL;
+    found = PyMem_Calloc(2 * (size_t)count + 1, sizeof *found);
+    if (found == NULL) {
+        Py_DECREF(tensors);
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t index = 0; seen > 0 && index < count; index++) {
+        Seen each;
+        PyObject *x = PyTuple_GetItem(tensors, index);
+        seen = is_of_a_kind(reader, x) && is_seen(reader, x, &each, 0);
+        if (seen > 0)
+            extent_of(&each, &found[index], &found[count + index]);
+    }
+    Py_DECREF(tensors);
+    made = seen > 0 ? PyBytes_FromStringAndSize((const char *)found, 2 * count * (Py_ssize_t)sizeof *found)
+                    : Py_NewRef(Py_None);
+    PyMem_Free(found);
+    return made;
+}
+
 /* -- the type ----------------------------------------------------------------------------------------------------- */
 
 static void deallocate(PyObject *self)
@@ -468,6 +516,7 @@ static PyMethodDef methods[] = {
     {"together", (PyCFunction)together, METH_O, together_doc},
     {"join", (PyCFunction)join, METH_O, join_doc},
     {"grouped", (PyCFunction)(void (*)(void))grouped, METH_FASTCALL, grouped_doc},
+    {"extents", (PyCFunction)extents, METH_O, extents_doc},
     {NULL, NULL, 0, NULL},
 };
 

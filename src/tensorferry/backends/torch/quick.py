@@ -98,7 +98,13 @@ class TorchQuick(Quick[TorchBackend]):
             return dict.fromkeys(found, range(len(tensors)))
         return found
 
-    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Array, Array]:
+    def extents(
+        self, tensors: Sequence[Any], *, compact: bool
+    ) -> tuple[Sequence[int] | Array, Sequence[int] | Array]:
+        found = None if self.reader is None else self.reader.extents(tensors)
+        if found is not None:
+            numbers = memoryview(found).cast("Q")
+            return numbers[: len(tensors)], numbers[len(tensors) :]
         starts = np.fromiter(map(type(tensors[0]).data_ptr, tensors), np.uint64, len(tensors))
         lengths = map(_NBYTES if compact else reach, tensors)
         return starts, starts + np.fromiter(lengths, np.uint64, len(tensors))
