@@ -428,7 +428,9 @@ class Programs:
         chosen: list[Any],
         original: Callable[[Any], Any] | None,
     ) -> list[Any] | None:
-        """The results for leaves; ``None`` if one must be described.
+        """The results for leaves.
+
+        ``None``: one must be described, or two of those that are copied share memory.
 
         Raises:
             ConversionError: A leaf cannot be converted.
@@ -445,8 +447,11 @@ class Programs:
         if self._is_ordinary and alone:
             results = convert_by_fast_paths(parts, alone, self._target)
         if results is None:
-            results = self._by_groups(parts, alone, None, together, original)
-        if results is None or alone is chosen:
+            found = self._groups.of(alone, parts, None, together, original)
+            if found is None:
+                return None
+            results = convert_groups(found, alone, None, coalesce=self._coalesce, original=original)
+        if alone is chosen:
             return results
         done = dict(zip(map(id, alone), results, strict=True))
         return [done[id(leaf)] for leaf in chosen]
@@ -464,8 +469,11 @@ class Programs:
         outs = tree_program.chosen(outs)
         # Made again before anything is written, because a container may refuse the values.
         made = tree_program.rebuild(kept, tree_program.whole(leaves, outs))
-        results = self._by_groups(tree_program.parts, chosen, outs, tree_program.together)
-        return NotImplemented if results is None else made
+        found = self._groups.of(chosen, tree_program.parts, outs, tree_program.together)
+        if found is None:
+            return NotImplemented
+        convert_groups(found, chosen, outs, coalesce=self._coalesce)
+        return made
 
     def _parts_of_different(
         self, tree_program: Program, chosen: list[Any], alone: list[Any]
@@ -478,26 +486,6 @@ class Programs:
             left = dict.fromkeys([at[id(chosen[place])] for place in places])
             found.append(part._replace(places=[*left]))
         return tuple(found)
-
-    def _by_groups(
-        self,
-        parts: Sequence[LeafPart],
-        leaves: list[Any],
-        outs: list[Any] | None,
-        together: dict[Hashable, Arrangement] | None,
-        original: Callable[[Any], Any] | None = None,
-    ) -> list[Any] | None:
-        """The results by recipes, each step for all leaves of one.
-
-        ``None``: a leaf must be described, or two of those that are copied or written share memory.
-
-        Raises:
-            ConversionError: A leaf cannot be converted.
-        """
-        found = self._groups.of(leaves, parts, outs, together, original)
-        if found is None:
-            return None
-        return convert_groups(found, leaves, outs, coalesce=self._coalesce, original=original)
 
 
 class _NoProgramError(Exception):
