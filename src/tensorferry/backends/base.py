@@ -35,13 +35,7 @@ if TYPE_CHECKING:
     Opened = tuple["Backend", TensorInfo, Any]
     """What `Backend.open` gives: backend, description, and the object that the first step takes."""
 
-__all__ = ["Backend", "kind_of_type"]
-
-convert: Callable[[Any, Backend, Request], Any]
-"""Converts a tensor.
-
-`execution.run` puts its function here, because it is above, and no other module runs plans.
-"""
+__all__ = ["UNASKED", "Backend", "Opening", "kind_of_type"]
 
 
 def kind_of_type(kind: type) -> str:
@@ -49,6 +43,33 @@ def kind_of_type(kind: type) -> str:
     if kind.__name__ in RESERVED:
         return f"{kind.__module__}.{kind.__name__}"
     return kind.__name__
+
+
+class Opening:
+    """What a tensor is opened for.
+
+    Args:
+        target: The backend of the target; ``None`` if it is only described.
+        request: The request: values that must be read can be read in the right dtype.
+        convert: Converts another tensor, as one that stands among Python numbers. Only who calls
+            can give it, because backends run no plans. Without it, such a tensor is refused.
+    """
+
+    __slots__ = ("convert", "request", "target")
+
+    def __init__(
+        self,
+        target: Backend | None = None,
+        request: Request | None = None,
+        convert: Callable[[Any, Backend, Request], Any] | None = None,
+    ) -> None:
+        self.target = target
+        self.request = request
+        self.convert = convert
+
+
+UNASKED = Opening()
+"""For a description alone, of what holds no tensors."""
 
 
 @cache
@@ -227,11 +248,10 @@ class Backend(ABC):
     def describe(self, x: Any) -> TensorInfo:
         """Describe `x` by its metadata, without a copy, and without waiting for a device."""
 
-    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def open(self, x: Any, opening: Opening = UNASKED) -> Opened:
         """The backend of `x`, its description, and the object that the first step takes.
 
-        For example, a list of tensors opens as its leaves, of another backend. `target` and
-        `request` are given so that values that must be read can be read in the right dtype.
+        For example, a list of tensors opens as its leaves, of another backend.
         """
         return self, self.describe(x), x
 
@@ -239,14 +259,12 @@ class Backend(ABC):
         """Why no result is such an object as that in ``like=``, and what to type; ``None`` if one is."""
         return None
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> Opened:
+    def preview(self, x: Any, opening: Opening = UNASKED) -> Opened:
         """As `open`, but for a description or a plan: the memory of tensors is not read.
 
         The object is ``None`` if it would have to be made.
         """
-        return self.open(x, target, request)
+        return self.open(x, opening)
 
     def labels_of(self, x: Any) -> Labels | None:
         """The labels of the rows and columns of a tensor; ``None`` if it has none."""

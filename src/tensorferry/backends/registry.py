@@ -465,4 +465,4 @@ def _known_then_outside() -> Iterator[Backend]:
 for _row in ROWS.values():
     for _word in (_row.name, *_row.aliases):
         NAMES[_word] = _row.name
-names.registry = names.Registry(canonical, backend_named, known, backends)
+names.LOOKUPS.append(names.Lookup(canonical, backend_named, known, backends))

@@ -68,15 +68,15 @@ def _canonical(framework: object) -> str:
         TypeError: It is an object that cannot name a framework.
     """
     try:
-        return names.registry.canonical(framework)
+        return names.canonical(framework)
     except TypeError:
         raise TypeError(
             "framework must be a framework (its name, its module or its tensor class), not "
             f"{shown(framework)}"
         ) from None
     except UnknownFrameworkError as error:
-        if isinstance(framework, str) and not names.registry.known():
-            return framework  # without the registry, no name is known
+        if isinstance(framework, str) and not names.LOOKUPS:
+            return framework  # where nobody knows a framework, no name is known
         if error.advice is not None:
             error.advise(error.advice.with_name("to", "framework"))
         raise
@@ -112,7 +112,7 @@ def _place(device: str) -> str:
     name = device_name(device)
     kind, known = (
         kind_of(name),
-        [each.capabilities for each in list(names.registry.known().values())],
+        [each.capabilities for each in names.known().values()],
     )
     kinds = {each for capabilities in known for each in capabilities.devices.kinds}
     if kind in kinds or any(kind in capabilities.objects.abstract for capabilities in known):
@@ -143,7 +143,7 @@ def _literal(value: object) -> str:
 def _ordinary(framework: str) -> tuple[str, bool | None, bool]:
     """The device of a framework's ordinary tensors, if they are writable, if they may change."""
     try:
-        return _declared(names.registry.named(framework))
+        return _declared(names.named(framework))
     except UnknownFrameworkError:
         return HOST, None, False  # without the registry
 
