@@ -110,6 +110,23 @@ def test_text_of_a_user_stays_as_it_is():
     assert str(code.of("x")) == f"f(x, {text!r})"
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("jnp.asarray(x)", {"jnp"}),
+        ("np.asarray(jnp.ones(2))", {"np", "jnp"}),
+        ("x.np.y", set()),
+        ("f(np.array)", {"np"}),
+        ("[np.x]", {"np"}),
+        ("npy.x + _np.x + np2.x", set()),
+    ],
+)
+def test_code_mentions_a_module_by_its_whole_name(text, named):
+    """`np.` in `jnp.` is no NumPy, and neither is an attribute of that name."""
+    for code in (Code(text), Code("x", (text,))):
+        assert {name for name in ("np", "jnp") if code.mentions(name)} == named
+
+
 def test_code_in_one_line():
     """The expression alone, or the assignment and what follows it."""
     assert str(Code(f"f({VALUE})").of("x")) == "f(x)"

@@ -369,9 +369,12 @@ class Backend(ABC):
     def snippet(self, call: VerbCall) -> Code | str:
         """The code that a person types for a verb, such as ``f"np.asarray({call.x})"``.
 
-        If it takes more than an expression, it is a `Code`: statements that follow, or remarks. In
-        `call.details` is what it depends on besides what the verb gets.
+        A text is an expression. What takes more is a `Code`, with the statements that follow and
+        remarks.
 
-        ``view`` is no verb. It is asked for if one of two frameworks on a device declares
-        ``Dtypes(unnamed)``: the tensor as the dtype of the same width that is named.
+        Args:
+            call: The verb with its arguments, and the code and the description of the value. Its
+                `details` are what else the code depends on, such as who casts. Besides the verbs of
+                the plan there is ``view``, the value as another dtype of the same width: where two
+                frameworks on a device cannot name its own to each other (`Dtypes.unnamed`).
         """

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import hints
-from ..columns.column import is_number
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
 from ..core.info import TensorInfo
@@ -48,7 +47,7 @@ from ..sequences.diagnostics import (
 from ..sequences.reader import PYTHON_NUMBERS, element_types, first
 from . import registry
 from .base import UNASKED, Opening
-from .no_tensor import TAKEN, has_no_numbers
+from .no_tensor import KEEPS_TEXT, TAKEN, has_no_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -177,13 +176,13 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
     return Hint(hints.code(f"list({path})", numbered=True))
 
 
-KEEPS_TEXT = Hint(hints.tree(), ", which leaves text as it is")
-"""The hint to convert a list as a tree. A leaf of a batch is no tree of its own."""
 _STAYS_AS_IT_IS = Hint(hints.tree(), ", which leaves it as it is")
 
 
 def _text_hint(x: Any, found: list[Any]) -> Hint:
     """The hint for text in a list: its numbers, if all is written so; else the list as a tree."""
+    from ..columns.column import is_number  # here, because only an error needs it
+
     try:
         for leaf in found:
             float(leaf)

@@ -201,7 +201,8 @@ class TensorInfo(_Fields):
         pinned: Whether its memory is page-locked.
         shards: On how many devices its parts lie.
         kind: The name of its type where that matters (``"Parameter"``, ``"Variable"``); kept as a
-            value, whose text it is: ``info.kind.name``, ``str(info.kind)``.
+            value that equals its text, and has its parts: ``info.kind == "Parameter"``,
+            ``info.kind.name``.
         abstract: Why it has no memory (``"traced"``, ``"meta"``, ``"deleted"`` …), or ``None``.
 
     Raises:

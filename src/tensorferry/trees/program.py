@@ -27,7 +27,6 @@ from ..execution import run
 from ..execution.groups import AT_ONCE, Groups, LeafPart, some_of
 from .containers import PLAIN, is_tuple_with_a_constructor, openers_of
 from .failures import refuse_unknown_name
-from .grouped import sent_together
 from .leaves import UNKNOWN
 from .structure import NAMESPACE, equal
 from .targets import copy_in_its_framework
@@ -694,6 +693,8 @@ class Programs:
         if outs is not None or not self._coalesce or len(targets) > 1:
             return None
         several = [(group.recipe, some_of(leaves, group.places)) for group in groups]
+        from .grouped import sent_together  # here, because most trees cross no bus
+
         return sent_together(several, targets.pop())
 
 
