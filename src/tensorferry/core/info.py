@@ -13,7 +13,7 @@ from ..hints import Hint
 from . import names
 from .devices import HOST, device_name, kind_of
 from .dtype_names import name_of
-from .dtypes import find
+from .dtypes import DTYPES, find
 from .kinds import Kind, kind_of_text
 from .layout import compact_strides, is_compact, overlaps_itself, packed_strides
 from .named_tuple import NamedTuple
@@ -244,10 +244,8 @@ class TensorInfo(_Fields):
         else:
             known = None
         framework = known or _canonical(framework)
-        name = name_of(dtype)
-        if weak_dtype is None:
-            weak_dtype = None
-        else:
+        name = dtype if type(dtype) is str and dtype in DTYPES else name_of(dtype)
+        if weak_dtype is not None:
             weak_dtype = name_of(weak_dtype)
         if operator.index(shards) < 1:
             raise ValueError(f"a tensor lies in 1 shard at least, not in {shards}")
