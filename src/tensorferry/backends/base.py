@@ -52,7 +52,8 @@ class Opening:
         target: The backend of the target; ``None`` if it is only described.
         request: The request: values that must be read can be read in the right dtype.
         convert: Converts another tensor, as one that stands among Python numbers. Only who calls
-            can give it, because backends run no plans. Without it, such a tensor is refused.
+            can give it, because backends run no plans. Without it, NumPy's own arrays are read
+            there, and other tensors are refused.
     """
 
     __slots__ = ("convert", "request", "target")

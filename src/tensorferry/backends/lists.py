@@ -90,9 +90,23 @@ def read(x: Any, head: Any, opening: Opening = UNASKED) -> tuple[Array, str | No
     """
     convert = opening.convert
     if convert is None:
-        return reader.read(x, head, reader.Others(lambda x: x, _why_no_number))
-    others = reader.Others(lambda x: _with_numbers(x, convert), _why_no_number)
+        others = reader.Others(_without_tensors, _why_no_number)
+    else:
+        others = reader.Others(lambda rows: _with_numbers(rows, convert), _why_no_number)
     return reader.read(x, head, others)
+
+
+def _without_tensors(rows: Any) -> Any:
+    """The rows, if the only tensors among numbers are arrays, which NumPy reads itself.
+
+    Raises:
+        UnsupportedTypeError: There is another tensor.
+    """
+    for path, leaf in leaves(rows):
+        plain = type(leaf) is np.ndarray and not leaf.dtype.hasobject
+        if not plain and is_tensor(leaf):
+            raise _why_no_number(path, leaf, rows)
+    return rows
 
 
 def _with_numbers(

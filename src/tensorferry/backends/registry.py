@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -377,7 +377,8 @@ def is_known_tensor(kind: type) -> bool:
         name = OWNERS.get(kind.__module__.partition(".")[0])
         if name is None or ROWS[name].module == "builtins":
             return False
-        owner = BY_TYPE[kind] if is_tensor(kind) else None
+        with suppress(UnsupportedTypeError):
+            owner = _owner(kind)
     known = _others
     if owner is not None:
         with guard(owner.name):
