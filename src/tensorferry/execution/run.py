@@ -138,13 +138,16 @@ def _convert_inner(x: Any, target: Backend, request: Request) -> Any:
     return convert(x, conversion_of(target, request))
 
 
+_DESCRIBING = opening_for()
+
+
 def described(x: Any) -> TensorInfo:
     """The description of a tensor. The memory of tensors is not read.
 
     Raises:
         UnsupportedTypeError: It is not a tensor.
     """
-    return registry.backend_of(x).preview(x, opening_for())[1]
+    return registry.backend_of(x).preview(x, _DESCRIBING)[1]
 
 
 def complete(each: Prepared, out: Any = None) -> Any:
