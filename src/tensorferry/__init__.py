@@ -188,14 +188,13 @@ def _no_such_name(name: str) -> AttributeError:
         )
     if start != "to":
         return AttributeError(refused)
-    from .core import names  # here, because only an error needs it
+    from .core.names import canonical  # here, because only an error needs it
 
-    named = names.registry.canonical
     try:
         meant = [
             each
             for each in __all__
-            if each.startswith("to_") and named(each[len("to_") :]) == named(framework)
+            if each.startswith("to_") and canonical(each[len("to_") :]) == canonical(framework)
         ]
     except UnknownFrameworkError:
         meant = []

@@ -21,7 +21,7 @@ from .errors import (
 )
 from .execution.calls import by_name
 from .execution.recipes import conversion_of
-from .execution.run import prepare_described, prepare_unread
+from .execution.run import described, opening_for, prepare_described, prepare_unread
 from .execution.target import name_like_device
 from .hints import Hint
 from .host import memory
@@ -59,7 +59,7 @@ def describe(x: object, /) -> TensorInfo:
     .. versionadded:: 0.1
     """
     try:
-        return registry.backend_of(x).preview(x)[1]
+        return described(x)
     except ConversionError as error:
         error.complete_hint(registry.caller("describe", EXCHANGE))
         raise
@@ -217,7 +217,7 @@ def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
                 (over(source.name, array, mutable=False, kind=PLAIN), memory.address(array))
                 for array in arrays
             ]
-    source, info, handle = source.preview(x)
+    source, info, handle = source.preview(x, opening_for())
     if info.abstract is not None:
         why, hint = source.capabilities.objects.abstract[info.abstract]
         raise UnsupportedTypeError(f"This {source.name} object has no memory: {why}.", hint)

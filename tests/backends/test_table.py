@@ -11,25 +11,26 @@ from tests.support import survives
 from tensorferry import backends
 from tensorferry.backends.array_like import libraries
 from tensorferry.backends.array_like.declared import LIBRARIES
+from tensorferry.backends.registry import code_of
 from tensorferry.backends.table import OWNERS, ROWS, Row
 
 FOLDERS = [module.name for module in pkgutil.iter_modules(backends.__path__) if module.ispkg]
 
 
 def test_each_folder_has_a_row_and_each_row_a_folder():
-    assert sorted(row.code.split(".")[-2] for row in ROWS.values()) == sorted(FOLDERS)
+    assert sorted(code_of(name).split(".")[-2] for name in ROWS) == sorted(FOLDERS)
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
 def test_a_row_says_what_the_backend_says(row):
     """The registry believes the table, so a difference would be two truths."""
-    backend = import_module(row.code).BACKEND
+    backend = import_module(code_of(row.name)).BACKEND
     assert [getattr(backend, field) for field in Row._fields] == list(row)
     assert backend.is_imported() == row.is_imported()
 
 
 def test_the_rows_are_in_the_order_of_their_ranks():
-    ranks = [import_module(row.code).BACKEND.rank for row in ROWS.values()]
+    ranks = [import_module(code_of(name)).BACKEND.rank for name in ROWS]
     assert ranks == sorted(ranks)
 
 

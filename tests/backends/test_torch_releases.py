@@ -29,11 +29,8 @@ def older(monkeypatch):
     """The backend, as it is for a release of PyTorch without float8_e8m0fnu and without read-only capsules."""
     backend = registry.ready("torch")
     names = backend.dtypes.keys() - {"float8_e8m0fnu"}
-    monkeypatch.setattr(
-        backend,
-        "by_default",
-        {key: each.holding(names) for key, each in backend.by_default.items()},
-    )
+    settings = backend.default_dtype(), backend.is_recording(), backend.is_tracing()
+    monkeypatch.setitem(backend.by_default, settings, backend.capabilities.holding(names))
     monkeypatch.setattr(backend, "takes_read_only", False)
     recipes.forget()
     yield backend

@@ -124,14 +124,14 @@ def test_torch_packs_every_dtype_and_layout(alignment):
         torch.arange(10)[::2],
         torch.arange(3.0).expand(2, 3),
     ]
-    parcel, layout = backend.pack(tensors, alignment)
-    parts = backend.unpack(parcel, layout)
-    assert parcel.dim() == 1
+    packed, layout = backend.pack(tensors, alignment)
+    parts = backend.unpack(packed, layout)
+    assert packed.dim() == 1
     for tensor, part in zip(tensors, parts, strict=True):
         assert (part.shape, part.dtype) == (tensor.shape, tensor.dtype)
         assert torch.equal(part, tensor)
         assert part.data_ptr() % max(alignment, part.element_size()) == 0
-        assert part.untyped_storage().data_ptr() == parcel.untyped_storage().data_ptr()
+        assert part.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
         assert not ferry.shares_memory(part, tensor)
 
 

@@ -6,6 +6,7 @@ import copy
 import datetime as dt
 import decimal
 import json
+import operator
 import pickle
 
 import numpy as np
@@ -133,6 +134,30 @@ def test_whatever_a_person_writes_is_kept(text):
     info = TensorInfo("numpy", (2,), kind=text)
     assert str(info.kind) == text
     assert eval(repr(info), {"TensorInfo": TensorInfo}) == info  # noqa: S307 - our own
+
+
+@given(kinds | words.map(Kind))
+def test_a_kind_equals_its_text_and_no_other(kind):
+    """`info.kind == "Parameter"` is true of a parameter, whichever stands first."""
+    text = str(kind)
+    assert kind == text
+    assert text == kind
+    assert not operator.ne(kind, text)
+    assert kind != f"{text}_"
+    assert f"{text}_" != kind
+    assert kind != (*kind, None)
+    assert hash(kind) == hash(Kind(*kind))
+    assert {kind: 1}[Kind(*kind)] == 1
+
+
+def test_the_kind_that_was_written_is_the_one_that_is_read():
+    """As in the example of `TensorInfo`; an ordinary tensor's kind is the empty text."""
+    info = TensorInfo("torch", (2,), kind="Parameter")
+    assert info.kind == "Parameter"
+    assert info.kind != "Variable"
+    assert TensorInfo("torch", (2,)).kind == ""
+    assert bool(info.kind)
+    assert not TensorInfo("torch", (2,)).kind
 
 
 def test_objects_of_frameworks_have_the_kinds_that_are_read_here():

@@ -49,7 +49,7 @@ CASTS = ("bool", "int8", "int64", "float16", "float64", "bfloat16", "float8_e4m3
 """What `dtype` names: narrower and wider, rounded and checked by value, done on a device and by the host only."""
 
 
-class Route(NamedTuple):
+class Transfer(NamedTuple):
     """From where to where, and with which keywords besides ``dtype``."""
 
     source: str
@@ -58,54 +58,54 @@ class Route(NamedTuple):
     keywords: tuple[dict[str, Any], ...] = ({},)
 
 
-ROUTES = [
-    Route("sim:0", "numpy", None, ({}, {"copy": True}, {"pinned": True})),
-    Route("sim:1", "torch", "cpu", ({}, {"pinned": True}, {"non_blocking": True})),
-    Route("sim:1", "python"),
-    Route("sim:0", "jax"),
-    Route("sim:0", "tensorflow"),
-    Route("sim:0", "torch", "sim:1", ({}, {"non_blocking": True})),
-    Route("sim:1", "torch", None, ({}, {"copy": True}, {"non_blocking": True})),
-    Route("torch", "torch", "sim:1", ({}, {"non_blocking": True}, {"copy": True})),
-    Route("pinned", "torch", "sim:1", ({}, {"non_blocking": True})),
-    Route("numpy", "torch", "sim", ({}, {"non_blocking": True})),
-    Route("jax", "torch", "sim:1", ({}, {"non_blocking": True})),
-    Route("tensorflow", "torch", "sim:0", ({}, {"non_blocking": True})),
+TRANSFERS = [
+    Transfer("sim:0", "numpy", None, ({}, {"copy": True}, {"pinned": True})),
+    Transfer("sim:1", "torch", "cpu", ({}, {"pinned": True}, {"non_blocking": True})),
+    Transfer("sim:1", "python"),
+    Transfer("sim:0", "jax"),
+    Transfer("sim:0", "tensorflow"),
+    Transfer("sim:0", "torch", "sim:1", ({}, {"non_blocking": True})),
+    Transfer("sim:1", "torch", None, ({}, {"copy": True}, {"non_blocking": True})),
+    Transfer("torch", "torch", "sim:1", ({}, {"non_blocking": True}, {"copy": True})),
+    Transfer("pinned", "torch", "sim:1", ({}, {"non_blocking": True})),
+    Transfer("numpy", "torch", "sim", ({}, {"non_blocking": True})),
+    Transfer("jax", "torch", "sim:1", ({}, {"non_blocking": True})),
+    Transfer("tensorflow", "torch", "sim:0", ({}, {"non_blocking": True})),
 ]
 
 
-def _case(route, asked):
+def _case(transfer, asked):
     words = [
-        route.source,
-        route.target,
-        route.device or "stays",
+        transfer.source,
+        transfer.target,
+        transfer.device or "stays",
         *(f"{key}={value}" for key, value in asked.items()),
     ]
-    return pytest.param(route, asked, id="-".join(words))
+    return pytest.param(transfer, asked, id="-".join(words))
 
 
 CASES = [
-    _case(route, asked)
-    for route in ROUTES
-    for asked in (*route.keywords, *({"dtype": name} for name in CASTS))
+    _case(transfer, asked)
+    for transfer in TRANSFERS
+    for asked in (*transfer.keywords, *({"dtype": name} for name in CASTS))
 ]
 
 
-def cells(route):
-    """The tensors that go a route: (layout, dtype)."""
+def cells(transfer):
+    """The tensors that go a transfer: (layout, dtype)."""
     for layout, name in itertools.product(LAYOUTS, EVERY):
         if layout == "conjugate" and not name.startswith("complex"):
             continue
         if "gra" in layout and not name.startswith(("float", "bfloat", "complex")):
             continue
-        if route.source in ("numpy", "jax", "tensorflow") and layout not in (
+        if transfer.source in ("numpy", "jax", "tensorflow") and layout not in (
             "compact",
             "transposed",
             "0-d",
             "empty",
         ):
             continue
-        if route.source == "jax" and name in ("int64", "float64"):
+        if transfer.source == "jax" and name in ("int64", "float64"):
             continue
         yield layout, name
 
@@ -122,7 +122,7 @@ def on_host(layout, name):
 
 
 def placed(layout, name, source):
-    """The same where its route begins."""
+    """The same where the transfer begins."""
     if source.startswith("sim"):
         whole = torch.arange(24).reshape(4, 6) % (2 if name == "bool" else 5)
         return LAYOUTS[layout](whole.to(getattr(torch, name)).to(source))
@@ -143,16 +143,16 @@ def outcome(x, target, keywords):
         return None, type(error)
 
 
-def wrong(sim, route, asked, layout, name):
+def wrong(sim, transfer, asked, layout, name):
     """What is wrong with a cell, or ``None``."""
-    keywords = {**asked, **({} if route.device is None else {"device": route.device})}
-    x = placed(layout, name, route.source)
+    keywords = {**asked, **({} if transfer.device is None else {"device": transfer.device})}
+    x = placed(layout, name, transfer.source)
     apart = {key: value for key, value in asked.items() if key in ("dtype", "copy")}
-    expected, refused = outcome(on_host(layout, name), route.target, apart)
+    expected, refused = outcome(on_host(layout, name), transfer.target, apart)
     with sim.tracing() as looked:
         ferry.describe(x)
         try:
-            plan = ferry.explain(x, route.target, **keywords)
+            plan = ferry.explain(x, transfer.target, **keywords)
         except ferry.ConversionError as error:
             return (
                 None
@@ -162,7 +162,7 @@ def wrong(sim, route, asked, layout, name):
     if looked:
         return f"describe and explain are not only looking: {looked}"
     with sim.tracing() as seen:
-        result, error = outcome(x, route.target, keywords)
+        result, error = outcome(x, transfer.target, keywords)
     if error is not refused:
         return f"raises {error}, on the CPU {refused}"
     if refused is not None:
@@ -208,14 +208,14 @@ def differs(result, expected, plan, asked):
     return None
 
 
-@pytest.mark.parametrize(("route", "asked"), CASES)
-def test_the_bus_carries_what_the_plan_says_and_the_bits_are_the_cpus(sim, route, asked):
-    """All layouts and dtypes of one route with one keyword."""
-    if route.target in ("jax", "tensorflow"):
-        pytest.importorskip(route.target)
-    if route.source in ("jax", "tensorflow"):
-        pytest.importorskip(route.source)
-    found = {cell: wrong(sim, route, asked, *cell) for cell in cells(route)}
+@pytest.mark.parametrize(("transfer", "asked"), CASES)
+def test_the_bus_carries_what_the_plan_says_and_the_bits_are_the_cpus(sim, transfer, asked):
+    """All layouts and dtypes of one transfer with one keyword."""
+    if transfer.target in ("jax", "tensorflow"):
+        pytest.importorskip(transfer.target)
+    if transfer.source in ("jax", "tensorflow"):
+        pytest.importorskip(transfer.source)
+    found = {cell: wrong(sim, transfer, asked, *cell) for cell in cells(transfer)}
     failed = {cell: what for cell, what in found.items() if what is not None}
     shown = "\n".join(
         f"{' '.join(cell)}: {what}" for cell, what in itertools.islice(failed.items(), 8)

@@ -105,6 +105,85 @@ def test_arrows_lead_downwards():
     } == {}
 
 
+def modules_in(path, tree):
+    """The names in a file that stand for modules of this package."""
+    package = path.relative_to(PACKAGE).parent.parts
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (
+            node.level or node.module.partition(".")[0] == "tensorferry"
+        ):
+            base = [*package[: len(package) - node.level + 1]] if node.level else []
+            base += [each for each in (node.module or "").split(".") if each]
+            base = base if node.level else base[1:]
+            for alias in node.names:
+                parts = [*base, alias.name]
+                if module_of(parts) == tuple(parts):
+                    found[alias.asname or alias.name] = ".".join(parts)
+    return found
+
+
+def slots_in(path, tree):
+    """Where a file sets a variable of another module."""
+    modules = modules_in(path, tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+            targets = [node.target]
+        elif isinstance(node, ast.Delete):
+            targets = node.targets
+        elif (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "id", "") in ("setattr", "delattr", "vars")
+            and node.args
+        ):
+            targets = [ast.Attribute(node.args[0], "", ast.Store())]
+        else:
+            continue
+        yield from (
+            f"{node.lineno}: {modules[each.value.id]}"
+            for target in targets
+            for each in ast.walk(target)
+            if isinstance(each, ast.Attribute)
+            and isinstance(each.ctx, (ast.Store, ast.Del))
+            and isinstance(each.value, ast.Name)
+            and each.value.id in modules
+        )
+
+
+def test_no_module_sets_a_variable_of_another():
+    """What a module needs from one above it comes as an argument, or is added to a list.
+
+    With `on_change`, `on_forget` and `LOOKUPS`, several may add something, and none replaces it.
+    """
+    assert {
+        named: found
+        for path in MODULES
+        if (found := [*slots_in(path, ast.parse(path.read_text(encoding="utf-8")))])
+        and (named := str(path.relative_to(PACKAGE)))
+    } == {}
+
+
+def test_a_variable_set_from_another_module_is_seen():
+    """As the two were that there were once, and as others may write it."""
+    path = PACKAGE / "execution" / "run.py"
+    for lines in (
+        "from ..core import names\nnames.registry = 1",
+        "from ..backends import base as below\nbelow.convert: object = print",
+        "from tensorferry.backends import base\nbase.convert, x = print, 1",
+        "from ..core import names\ndef late():\n    setattr(names, 'registry', 1)",
+        "from ..core import names\nvars(names)['registry'] = 1",
+    ):
+        assert len([*slots_in(path, ast.parse(lines))]) == 1, lines
+    for lines in (
+        "from ..core import names\nnames.LOOKUPS.append(1)",
+        "from ..core.names import NAMES\nNAMES[1] = 2",
+        "import numpy\nnumpy.x = 1",
+    ):
+        assert not [*slots_in(path, ast.parse(lines))], lines
+
+
 LIGHT = [
     path
     for path in MODULES

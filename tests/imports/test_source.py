@@ -438,3 +438,26 @@ def test_other_ways_to_run_steps_are_found(line):
     assert steps_run_out_of_place(
         PACKAGE / "other.py", ast.parse(f"def convert(x, recipe):\n    {line}")
     )
+
+
+def descriptions_without_an_opening(tree):
+    """Calls of a backend's `preview` without what a tensor is opened for."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "preview"
+        and len(node.args) < 2
+    ]
+
+
+def test_who_describes_a_tensor_gives_what_converts():
+    """Tensors among the numbers of a list are converted by `run`: see `Opening` and `run.described`."""
+    assert {
+        named(path): found
+        for path in MODULES
+        if (found := descriptions_without_an_opening(tree_of(path)))
+    } == {}
+    forgotten = ast.parse("info = registry.backend_of(x).preview(x)[1]")
+    assert descriptions_without_an_opening(forgotten)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 from contextlib import nullcontext
 
@@ -108,6 +109,33 @@ def test_text_of_a_user_stays_as_it_is():
     code = Code(f"f({VALUE}, {text!r})")
     assert script([code, code]) == [f"y = f(f(x, {text!r}), {text!r})"]
     assert str(code.of("x")) == f"f(x, {text!r})"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("jnp.asarray(x)", {"jnp"}),
+        ("np.asarray(jnp.ones(2))", {"np", "jnp"}),
+        ("x.np.y", set()),
+        ("f(np.array)", {"np"}),
+        ("[np.x]", {"np"}),
+        ("npy.x + _np.x + np2.x", set()),
+    ],
+)
+def test_code_mentions_a_module_by_its_whole_name(text, named):
+    """`np.` in `jnp.` is no NumPy, and neither is an attribute of that name."""
+    for code in (Code(text), Code("x", (text,))):
+        assert {name for name in ("np", "jnp") if code.mentions(name)} == named
+
+
+@pytest.mark.parametrize("copy", [None, True])
+def test_a_plan_imports_what_its_code_names(copy):
+    """Code with `jnp` alone does not import NumPy."""
+    info = TensorInfo("jax", (2, 3), device="cuda:0")
+    code = ferry.explain(info, "jax" if copy else "torch", copy=copy).code
+    imported = {line.rpartition(" ")[2] for line in code.splitlines() if "import " in line}
+    names = {each.id for each in ast.walk(ast.parse(code)) if isinstance(each, ast.Name)}
+    assert imported == names - {"x", "y"}
 
 
 def test_code_in_one_line():

@@ -35,13 +35,7 @@ if TYPE_CHECKING:
     Opened = tuple["Backend", TensorInfo, Any]
     """What `Backend.open` gives: backend, description, and the object that the first step takes."""
 
-__all__ = ["Backend", "kind_of_type"]
-
-convert: Callable[[Any, Backend, Request], Any]
-"""Converts a tensor.
-
-`execution.run` puts its function here, because it is above, and no other module runs plans.
-"""
+__all__ = ["UNASKED", "Backend", "Opening", "kind_of_type"]
 
 
 def kind_of_type(kind: type) -> str:
@@ -49,6 +43,34 @@ def kind_of_type(kind: type) -> str:
     if kind.__name__ in RESERVED:
         return f"{kind.__module__}.{kind.__name__}"
     return kind.__name__
+
+
+class Opening:
+    """What a tensor is opened for.
+
+    Args:
+        target: The backend of the target; ``None`` if it is only described.
+        request: The request: values that must be read can be read in the right dtype.
+        convert: Converts another tensor, as one that stands among Python numbers. Only who calls
+            can give it, because backends run no plans. Without it, NumPy's own arrays are read
+            there, and other tensors are refused.
+    """
+
+    __slots__ = ("convert", "request", "target")
+
+    def __init__(
+        self,
+        target: Backend | None = None,
+        request: Request | None = None,
+        convert: Callable[[Any, Backend, Request], Any] | None = None,
+    ) -> None:
+        self.target = target
+        self.request = request
+        self.convert = convert
+
+
+UNASKED = Opening()
+"""For a description alone, of what holds no tensors."""
 
 
 @cache
@@ -227,11 +249,10 @@ class Backend(ABC):
     def describe(self, x: Any) -> TensorInfo:
         """Describe `x` by its metadata, without a copy, and without waiting for a device."""
 
-    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def open(self, x: Any, opening: Opening = UNASKED) -> Opened:
         """The backend of `x`, its description, and the object that the first step takes.
 
-        For example, a list of tensors opens as its leaves, of another backend. `target` and
-        `request` are given so that values that must be read can be read in the right dtype.
+        For example, a list of tensors opens as its leaves, of another backend.
         """
         return self, self.describe(x), x
 
@@ -239,14 +260,12 @@ class Backend(ABC):
         """Why no result is such an object as that in ``like=``, and what to type; ``None`` if one is."""
         return None
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> Opened:
+    def preview(self, x: Any, opening: Opening = UNASKED) -> Opened:
         """As `open`, but for a description or a plan: the memory of tensors is not read.
 
         The object is ``None`` if it would have to be made.
         """
-        return self.open(x, target, request)
+        return self.open(x, opening)
 
     def labels_of(self, x: Any) -> Labels | None:
         """The labels of the rows and columns of a tensor; ``None`` if it has none."""
@@ -351,9 +370,12 @@ class Backend(ABC):
     def snippet(self, call: VerbCall) -> Code | str:
         """The code that a person types for a verb, such as ``f"np.asarray({call.x})"``.
 
-        If it takes more than an expression, it is a `Code`: statements that follow, or remarks. In
-        `call.details` is what it depends on besides what the verb gets.
+        A text is an expression. What takes more is a `Code`, with the statements that follow and
+        remarks.
 
-        ``view`` is no verb. It is asked for if one of two frameworks on a device declares
-        ``Dtypes(unnamed)``: the tensor as the dtype of the same width that is named.
+        Args:
+            call: The verb with its arguments, and the code and the description of the value. Its
+                `details` are what else the code depends on, such as who casts. Besides the verbs of
+                the plan there is ``view``, the value as another dtype of the same width: where two
+                frameworks on a device cannot name its own to each other (`Dtypes.unnamed`).
         """

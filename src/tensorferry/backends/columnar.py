@@ -24,7 +24,7 @@ from ..core.signature import COMPACT, layout_of
 from ..hints import Hint
 from ..host import memory
 from . import registry
-from .base import Backend
+from .base import UNASKED, Backend, Opening
 from .nodes import as_dict
 from .opening import (
     Gathered,
@@ -185,20 +185,18 @@ class ColumnBackend(Backend):
     # -- as a backend ------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
-        return self._opened(x, None, None, exactly=False)[0]
+        return self._opened(x, UNASKED, exactly=False)[0]
 
-    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def open(self, x: Any, opening: Opening = UNASKED) -> Opened:
+        request = opening.request
         exactly = request is not None and request.copy is False
-        return self, *self._opened(x, target, request, exactly=exactly)
+        return self, *self._opened(x, opening, exactly=exactly)
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> Opened:
-        return self, *self._opened(x, target, request, exactly=True)
+    def preview(self, x: Any, opening: Opening = UNASKED) -> Opened:
+        return self, *self._opened(x, opening, exactly=True)
 
-    def _opened(
-        self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool
-    ) -> Described:
+    def _opened(self, x: Any, opening: Opening, *, exactly: bool) -> Described:
+        target, request = opening.target, opening.request
         if request is None:
             asked = None
         else:
@@ -316,7 +314,7 @@ class ColumnBackend(Backend):
         if isinstance(x, (Later, np.ndarray)):
             handle = x
         else:
-            handle = self._opened(x, None, None, exactly=False)[1]
+            handle = self._opened(x, UNASKED, exactly=False)[1]
         if isinstance(handle, Later):
             return None
         return memory.address(self.export(handle))
@@ -336,7 +334,7 @@ class ColumnBackend(Backend):
         if isinstance(array, np.ndarray):
             return array
         if self.is_table(type(x)):
-            empty: Array = self._opened(x, None, None, exactly=False)[1]
+            empty: Array = self._opened(x, UNASKED, exactly=False)[1]
             return empty
         found = self.found(x, None)
         assert isinstance(found, Column)  # noqa: S101 - it was described

@@ -94,9 +94,9 @@ def explain(
 
 def stand_in() -> None:
     """Make the declarations known to `TensorInfo`, if the registry of backends is not loaded."""
-    if names.registry.known is dict:
-        names.registry = names.Registry(
-            lambda name: _named(name).name, _named, declarations, declarations
+    if not names.LOOKUPS:
+        names.LOOKUPS.append(
+            names.Lookup(lambda name: _named(name).name, _named, declarations, declarations)
         )
 
 

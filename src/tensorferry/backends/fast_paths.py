@@ -128,16 +128,29 @@ def _join() -> None:
     """
     for kind, owner in _owners.items():
         for name, (target, *_) in _by_backend.items():
-            takes, memory = paths_to(name).get(np.ndarray), target.capabilities.memory
+            takes = paths_to(name).get(np.ndarray)
             if takes is None or PATHS[name].get(kind, no_path) is not no_path or owner is target:
                 continue
+            memory = target.capabilities.memory
             if not memory.exists:
                 PATHS[name][kind] = _joined(PATHS[EXCHANGE][kind], takes, copies=False)
             elif (
-                memory.writable and not memory.read_only and not owner.capabilities.memory.writable
+                memory.writable
+                and not owner.capabilities.memory.writable
+                and not _is_shared(owner, target)
             ):
                 PATHS[name][kind] = _joined(PATHS[EXCHANGE][kind], takes, copies=True)
                 _copying.add((kind, name))
+
+
+def _is_shared(owner: Backend, target: Backend) -> bool:
+    """Whether the planner's rule shares the memory of a framework's ordinary tensors."""
+    # Here, because most processes have no framework whose tensors are immutable.
+    from ..core.info import TensorInfo
+    from ..core.request import Request
+    from ..planning.rules import sharing
+
+    return sharing(TensorInfo(owner.name, (1,)), target, Request(target.name))[0]
 
 
 def _joined(

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import hints
-from ..core.names import EXCHANGE
-from ..core.request import Request
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError, an, shown
 from ..hints import Hint
-from . import base, registry
+from . import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..typing import Array
 
 __all__ = ["checked", "refuse_twice"]
 
 _NUMBERED = '[f"{name}_{place}" for place, name in enumerate(columns)]'
 
 
-def checked(keyword: str, value: Any, example: str) -> Any:
+def checked(keyword: str, value: Any, example: str, to_array: Callable[[Any], Array]) -> Any:
     """The value of a keyword for labels; a tensor as an array, or if it has no numbers, as a list.
 
     Args:
         keyword: ``index`` or ``columns``.
         value: Its value.
         example: What such a value looks like, for the message.
+        to_array: Converts a tensor to an array.
 
     Raises:
         TypeError: It is no sequence of labels.
+        ShapeError: It is a tensor with more axes than one, or none.
     """
     if isinstance(value, str):
         raise UnsupportedTypeError(
@@ -41,7 +46,7 @@ def checked(keyword: str, value: Any, example: str) -> Any:
     if not registry.is_tensor(type(value)):
         return value
     try:
-        labels = base.convert(value, registry.ready(EXCHANGE), Request(EXCHANGE))
+        labels = to_array(value)
     except ConversionError:
         column: Any = value  # of text, for example
         read = getattr(column, "tolist", None) or column.to_list

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import hints
-from ..columns.column import is_number
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
 from ..core.info import TensorInfo
@@ -46,11 +45,12 @@ from ..sequences.diagnostics import (
     outer_shape,
 )
 from ..sequences.reader import PYTHON_NUMBERS, element_types, first
-from . import base, registry
-from .no_tensor import TAKEN, has_no_numbers
+from . import registry
+from .base import UNASKED, Opening
+from .no_tensor import KEEPS_TEXT, TAKEN, has_no_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from ..core.declaration import Code
     from ..typing import Array
@@ -81,17 +81,37 @@ def is_tensor(element: Any) -> bool:
         return isinstance(element, np.ndarray)
 
 
-def read(x: Any, head: Any) -> tuple[Array, str | None]:
+def read(x: Any, head: Any, opening: Opening = UNASKED) -> tuple[Array, str | None]:
     """As `reader.read`; the values of tensors are read with the numbers around them.
 
-    >>> read([[1, 2], np.array([3, 4])], 1)
+    >>> read([[1, 2], [3, 4]], 1)
     (array([[1, 2],
            [3, 4]]), 'int32')
     """
-    return reader.read(x, head, _OTHERS)
+    convert = opening.convert
+    if convert is None:
+        others = reader.Others(_without_tensors, _why_no_number)
+    else:
+        others = reader.Others(lambda rows: _with_numbers(rows, convert), _why_no_number)
+    return reader.read(x, head, others)
 
 
-def _with_numbers(x: Any, path: str = "x", depth: int = 0) -> Any:
+def _without_tensors(rows: Any) -> Any:
+    """The rows, if the only tensors among numbers are arrays, which NumPy reads itself.
+
+    Raises:
+        UnsupportedTypeError: There is another tensor.
+    """
+    for path, leaf in leaves(rows):
+        plain = type(leaf) is np.ndarray and not leaf.dtype.hasobject
+        if not plain and is_tensor(leaf):
+            raise _why_no_number(path, leaf, rows)
+    return rows
+
+
+def _with_numbers(
+    x: Any, convert: Callable[[Any, Backend, Request], Any], path: str = "x", depth: int = 0
+) -> Any:
     """The rows, in which tensors among numbers are replaced by their values.
 
     Raises:
@@ -104,14 +124,15 @@ def _with_numbers(x: Any, path: str = "x", depth: int = 0) -> Any:
     if isinstance(x, (list, tuple)) and depth < DEEPEST:
         # Over a copy, because the code of a tensor's class could change the list.
         return [
-            _with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])
+            _with_numbers(each, convert, f"{path}[{index}]", depth + 1)
+            for index, each in enumerate([*x])
         ]
     if not is_tensor(x):
         return x
     try:
         _, info, _ = registry.backend_of(x).open(x)
         if not info.requires_grad:
-            return base.convert(x, registry.backend_named("python"), Request("python"))
+            return convert(x, registry.backend_named("python"), Request("python"))
     except ConversionError as error:
         raise at_member(error, path) from error
     raise GradientError(
@@ -169,13 +190,13 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
     return Hint(hints.code(f"list({path})", numbered=True))
 
 
-KEEPS_TEXT = Hint(hints.tree(), ", which leaves text as it is")
-"""The hint to convert a list as a tree. A leaf of a batch is no tree of its own."""
 _STAYS_AS_IT_IS = Hint(hints.tree(), ", which leaves it as it is")
 
 
 def _text_hint(x: Any, found: list[Any]) -> Hint:
     """The hint for text in a list: its numbers, if all is written so; else the list as a tree."""
+    from ..columns.column import is_number  # here, because only an error needs it
+
     try:
         for leaf in found:
             float(leaf)
@@ -185,9 +206,6 @@ def _text_hint(x: Any, found: list[Any]) -> Hint:
             return Hint(code, ", which numbers the words")
         return KEEPS_TEXT
     return Hint(hints.code(each_of("float(number)", x), numbered=True))
-
-
-_OTHERS = reader.Others(_with_numbers, _why_no_number)
 
 
 _SHAPE = attrgetter("shape")
@@ -295,7 +313,7 @@ class Members(NamedTuple):
         )
 
 
-def members_of(x: Any, request: Request | None = None) -> Members | None:
+def members_of(x: Any, opening: Opening) -> Members | None:
     """The tensors of a nested sequence; ``None`` if its first element is a number.
 
     If there are rows of numbers among the tensors, all are read as numbers.
@@ -316,9 +334,9 @@ def members_of(x: Any, request: Request | None = None) -> Members | None:
             Hint(hints.tree()),
         )
     if not any(issubclass(kind, ROWS) for kind in kinds):
-        return look_at(x, (len(x),), request).stacked((len(x),))
+        return look_at(x, (len(x),), opening).stacked((len(x),))
     outer = outer_shape(x)
-    return look_at([leaf for _, leaf in leaves(x)], outer, request).stacked(outer)
+    return look_at([leaf for _, leaf in leaves(x)], outer, opening).stacked(outer)
 
 
 def _has_names(kind: type) -> bool:
@@ -328,7 +346,7 @@ def _has_names(kind: type) -> bool:
     return issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_fields"))
 
 
-def with_numbers(x: Any, request: Request | None = None) -> Members | None:
+def with_numbers(x: Any, opening: Opening) -> Members | None:
     """As `members_of`, if the first element is a number and others are in an autograd graph.
 
     It is ``None`` if there are rows of numbers beside tensors.
@@ -339,24 +357,23 @@ def with_numbers(x: Any, request: Request | None = None) -> Members | None:
     if _has_rows_of_numbers(x):
         return None
     outer = outer_shape(x)
-    return look_at([leaf for _, leaf in leaves(x)], outer, request).stacked(outer)
+    return look_at([leaf for _, leaf in leaves(x)], outer, opening).stacked(outer)
 
 
-def look_at(
-    tensors: Sequence[Any], outer: tuple[int, ...], request: Request | None = None
-) -> Members:
+def look_at(tensors: Sequence[Any], outer: tuple[int, ...], opening: Opening) -> Members:
     """Describe many tensors. No memory is read except that of Python objects.
 
     Args:
         tensors: The tensors, in order.
         outer: The shape of the sequences around them.
-        request: The request. Those that are numbers only if a dtype is named for them (dates) are
-            read as its dtype.
+        opening: What they are opened for. Those that are numbers only if a dtype is named for them
+            (dates) are read as the dtype of its request.
 
     Raises:
         ConversionError: One of them cannot be converted; the message says where it is.
     """
-    tensors = _read_as_asked(tensors, request)
+    tensors = _read_as_asked(tensors, opening)
+    each_opening = Opening(convert=opening.convert)
     kind = type(tensors[0])
     if registry.is_known_tensor(kind) and set(map(type, tensors)) == {kind}:
         backend = registry.backend_of(tensors[0])
@@ -369,7 +386,7 @@ def look_at(
     which = []
     for index, tensor in enumerate(tensors):
         try:
-            source, info, _ = registry.backend_of(tensor).preview(tensor)
+            source, info, _ = registry.backend_of(tensor).preview(tensor, each_opening)
         except ConversionError as error:
             placed = at_member(error, _path(outer, index))
             if tensor is None:
@@ -394,8 +411,9 @@ def _without_none(outer: tuple[int, ...]) -> Hint:
     return Hint(others, ", which leaves it out") | Hint(hints.tree(), ", which keeps it")
 
 
-def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[Any]:
+def _read_as_asked(tensors: Sequence[Any], opening: Opening) -> Sequence[Any]:
     """The tensors; dates, and columns of them, as their contents, if the request names a dtype."""
+    request = opening.request
     if request is None or request.dtype not in dtypes.DTYPES:
         return tensors
     columns = {kind for kind in set(map(type, tensors)) if _is_column(kind)}
@@ -412,7 +430,7 @@ def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[
         if is_date:
             read.append(dates_of(each, asked))
         elif type(each) in columns:
-            read.append(_read(each, asked, request))
+            read.append(_read(each, asked, request, opening))
         else:
             read.append(each)
     return read
@@ -422,7 +440,7 @@ def _is_column(kind: type) -> bool:
     return registry.is_tensor(kind) and hasattr(registry.BY_TYPE[kind], "given")
 
 
-def _read(column: Any, asked: str | None, request: Request) -> Any:
+def _read(column: Any, asked: str | None, request: Request, opening: Opening) -> Any:
     """A column of dates as counts, a table of several dtypes as a new array; all else as it is.
 
     Raises:
@@ -436,7 +454,9 @@ def _read(column: Any, asked: str | None, request: Request) -> Any:
         return column
     if len({getattr(found, "dtype", "") for _, found in contents.columns}) == 1:
         return column
-    return base.convert(
+    if opening.convert is None:
+        return column
+    return opening.convert(
         column,
         registry.backend_named(EXCHANGE),
         Request(EXCHANGE, dtype=request.dtype, casting=request.casting),

@@ -19,6 +19,7 @@ from ..errors import UnsupportedTypeError
 from ..hints import Call, Hint
 
 __all__ = [
+    "KEEPS_TEXT",
     "TAKEN",
     "UNCALLED",
     "full_name",
@@ -54,6 +55,8 @@ TAKEN = Hint(
     " for the tensors inside a container",
 )
 """The hint for an object of which nothing else is known."""
+KEEPS_TEXT = Hint(hints.tree(), ", which leaves text as it is")
+"""The hint to convert a list as a tree. A leaf of a batch is no tree of its own."""
 _CALLED = hints.one("x()")
 
 

@@ -41,7 +41,10 @@ def quick_of(backend: Described) -> Quick[Any]:
 
 
 def unchanged(x: Any) -> Any:
-    """Given by `Quick.bound` for a verb that the next verb includes, so that it is not called."""
+    """Stands for a step whose work the next step does too: `Quick.bound` gives it.
+
+    A recipe leaves such a step out, so that it is never called.
+    """
     return x
 
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from contextlib import nullcontext, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core import names
 from ..core.names import NAMES
-from ..errors import UnsupportedTypeError, shown
+from ..errors import ConversionError, UnsupportedTypeError, shown
 from ..hints import Caller
 from ..host.plugins import EntryPoints
 from . import fast_paths
@@ -26,6 +27,7 @@ from .table import OWNERS, ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from ..errors import UnknownFrameworkError
     from .base import Backend
@@ -40,8 +42,12 @@ __all__ = [
     "backends",
     "caller",
     "canonical",
+    "code_of",
+    "first_path",
+    "guard",
     "imported",
     "is_known_tensor",
+    "is_outside",
     "is_tensor",
     "known",
     "listed",
@@ -60,7 +66,7 @@ BY_TYPE: dict[type, Backend] = {}
 _tensors: set[type] = set()
 """Those of them that have memory, and are not containers as tables are."""
 _others: set[type] = set()
-"""Types of this package's frameworks that have been looked up, and are no tensors with memory."""
+"""Types that have been looked up, and are no tensors with memory, or are containers."""
 _ready: dict[str, Backend] = {}
 on_change: list[Callable[[], Any]] = []
 """Functions to call when a backend is registered, because cached results may be wrong then."""
@@ -126,11 +132,16 @@ def _add(backend: Backend) -> None:
         forget()
 
 
+def code_of(name: str) -> str:
+    """The module of this package that has the backend of this name, as `BACKEND`."""
+    return f"{__package__}.{name.replace('-', '_')}.tensors"
+
+
 def _own(name: str) -> Backend | None:
     """This package's backend of this name, imported if it was not; ``None`` if there is none."""
     if name not in ROWS:
         return None
-    backend: Backend = importlib.import_module(ROWS[name].code).BACKEND
+    backend: Backend = importlib.import_module(code_of(name)).BACKEND
     # The table has said all of it that cached results depend on, so that none of them is forgotten.
     for module in backend.owns:
         _by_module.setdefault(module, backend)
@@ -200,6 +211,19 @@ outside: EntryPoints[Backend] = EntryPoints(
     lock=_lock,
 )
 """The backends of outside packages."""
+
+
+def is_outside(name: str) -> bool:
+    """Whether the backend of this name came from an outside package."""
+    return name not in ROWS and outside.package_of(name) is not None
+
+
+def guard(name: str) -> AbstractContextManager[object]:
+    """A context that records errors of an outside package that the user has not named.
+
+    Those of this package's backends are raised.
+    """
+    return nullcontext() if name in ROWS else outside.guard(name)
 
 
 def backend_named(name: str) -> Backend:
@@ -287,8 +311,8 @@ def load(backend: Backend) -> Backend:
         if backend.name in _failed_to_load:
             _failed_to_load.discard(backend.name)
             outside.forget_error(backend.name)
-        with _lock, outside.guard(backend.name):
-            fast_paths.add(backend, is_outside=bool(outside.package_of(backend.name)))
+        with _lock, guard(backend.name):
+            fast_paths.add(backend, is_outside=is_outside(backend.name))
     return backend
 
 
@@ -308,6 +332,27 @@ def ready(name: str) -> Backend:
     return found
 
 
+def first_path(x: object, name: str) -> Callable[[Any], Any]:
+    """The fast path to a target of a tensor whose type was never converted to it.
+
+    If the type has one, it comes with the frameworks, which are loaded now. If not, it is
+    remembered that it has none.
+
+    Args:
+        x: The tensor.
+        name: The name of the target.
+    """
+    paths = fast_paths.paths_to(name)
+    try:
+        ready(name)
+        if type(x) not in paths:
+            backend_of(x)
+    except (ConversionError, *fast_paths.NOT_ACCEPTED):
+        pass  # it is raised again when it is converted
+    # Unless another thread has just added one.
+    return paths.setdefault(type(x), fast_paths.no_path)
+
+
 def backend_of(x: object) -> Backend:
     """The backend of a tensor, with its framework loaded.
 
@@ -325,15 +370,22 @@ def is_known_tensor(kind: type) -> bool:
     """
     if kind in _tensors:
         return True
-    if kind in BY_TYPE or kind in _others:
+    if kind in _others:
         return False
-    owner = OWNERS.get(kind.__module__.partition(".")[0])
-    if owner is None or ROWS[owner].module == "builtins":
-        return False
-    if is_tensor(kind) and kind in _tensors:
-        return True
-    _others.add(kind)
-    return False
+    owner = BY_TYPE.get(kind)
+    if owner is None:
+        name = OWNERS.get(kind.__module__.partition(".")[0])
+        if name is None or ROWS[name].module == "builtins":
+            return False
+        with suppress(UnsupportedTypeError):
+            owner = _owner(kind)
+    known = _others
+    if owner is not None:
+        with guard(owner.name):
+            if owner.opener_of(kind) is None and owner.capabilities.memory.exists:
+                known = _tensors
+    known.add(kind)
+    return known is _tensors
 
 
 def is_tensor(kind: type) -> bool:
@@ -365,7 +417,7 @@ def refusal_of_later(kind: type) -> UnsupportedTypeError | None:
 def backend_that_knows(kind: type) -> Backend | None:
     """The backend that knows another library's type, whatever its base class is; or ``None``."""
     for backend in list(known().values()):
-        with outside.guard(backend.name):
+        with guard(backend.name):
             if backend.knows(kind):
                 return load(backend)
     return None
@@ -387,18 +439,21 @@ def _owner(kind: type, bases: Sequence[type] | None = None) -> Backend | None:
         if owner is None:
             continue
         refused = None
-        with outside.guard(owner.name):
+        with guard(owner.name):
             if not owner.is_imported():
                 continue
-            if load(owner).claims(kind) and owner.capabilities is not None:
-                if owner.opener_of(kind) is None and owner.capabilities.memory.exists:
-                    _tensors.add(kind)
+            if load(owner).claims(kind) and _says_what_it_can(owner):
                 BY_TYPE[kind] = owner
                 return owner
             refused = owner.refusal(kind)
         if refused is not None:
             raise UnsupportedTypeError(*refused)
     return None
+
+
+def _says_what_it_can(owner: Backend) -> bool:
+    """Whether a backend of an outside package has capabilities; this package's all have."""
+    return owner.name in ROWS or owner.capabilities is not None
 
 
 def _owner_of(module: str) -> Backend | None:
@@ -436,7 +491,7 @@ def _find_backend(x: object) -> Backend:
     if owner is not None:
         return owner
     for backend in _known_then_outside():
-        with outside.guard(backend.name):
+        with guard(backend.name):
             if backend.accepts_foreign(x):
                 return load(backend)
     modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _OWNED_BY_NO_BACKEND
@@ -469,4 +524,4 @@ def _known_then_outside() -> Iterator[Backend]:
 for _row in ROWS.values():
     for _word in (_row.name, *_row.aliases):
         NAMES[_word] = _row.name
-names.registry = names.Registry(canonical, backend_named, known, backends)
+names.LOOKUPS.append(names.Lookup(canonical, backend_named, known, backends))

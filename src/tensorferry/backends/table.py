@@ -31,11 +31,6 @@ class Row(NamedTuple):
     aliases: tuple[str, ...] = ()
     is_traced: bool = False
 
-    @property
-    def code(self) -> str:
-        """The module of this package that has its `BACKEND`."""
-        return f"{__package__}.{self.name.replace('-', '_')}.tensors"
-
     def is_imported(self) -> bool:
         """Whether its framework has been imported. ``None`` in its place says that it cannot be."""
         return sys.modules.get(self.module) is not None

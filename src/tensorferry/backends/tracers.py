@@ -66,8 +66,8 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
     with _lock:
         traced, revision = [each for each in registry.listed() if each.is_traced], registry.revision
         for each in traced:
-            with registry.outside.guard(each.name):
-                if each.is_imported():
+            with registry.guard(each.name):
+                if sys.modules.get(each.module) is not None:
                     called = _shield_from(registry.backend_named(each.name), function, called)
         left = tuple(
             each.module for each in registry.listed() if each.is_traced and each not in _shielded

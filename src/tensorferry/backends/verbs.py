@@ -21,7 +21,7 @@ from ..core.kinds import kind_named
 from .base import Backend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..core.labels import Labels
     from ..typing import Array
@@ -106,8 +106,12 @@ class TakesLabels(Protocol):
     """``Options(labels=…)``."""
 
     @abstractmethod
-    def labels_given(self, index: object, columns: object) -> Labels:
+    def labels_given(
+        self, index: object, columns: object, to_array: Callable[[Any], Array]
+    ) -> Labels:
         """The labels that are the values of ``index=`` and ``columns=``; one may be ``None``.
+
+        `to_array` converts a tensor among them to an array.
 
         Raises:
             TypeError: A value is no labels.

@@ -349,7 +349,7 @@ def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Memb
     sources = [members.sources[place] for place in known]
     if not known:
         infos, sources = (
-            [registry.backend_of(value).preview(value)[1]],
+            [run.described(value)],
             [registry.backend_of(value)],
         )
     # With the description of the first of the others, so that it does not change the dtype.

@@ -19,6 +19,7 @@ from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution.recipes import conversion_of
+from ..execution.run import opening_for
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from ..planning import rules
@@ -259,7 +260,7 @@ class Columns(NamedTuple):
         if value is None and _are_numbers(types):
             members = None
         else:
-            members = look_at(column, (len(column),))
+            members = look_at(column, (len(column),), opening_for())
         kinds = kinds_in(column, members)
         if value is not None and members is not None:
             padded = self._padded(index, column, types, members, kinds, value, target, request)
@@ -378,11 +379,11 @@ class Columns(NamedTuple):
             except ShapeError as error:
                 if type(column[0]) is list:
                     look_at(
-                        column, (len(column),)
+                        column, (len(column),), opening_for()
                     )  # raises if the rows within one sample have unequal lengths
                 raise self._ragged(index, error.message, column) from error
         if members is None:
-            members = look_at(column, (len(column),))
+            members = look_at(column, (len(column),), opening_for())
         if decide is not None:
             request, decide = _decided(decide, members).request, None
         if kinds is not None and kinds.differ:

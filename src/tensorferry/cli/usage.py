@@ -136,11 +136,11 @@ def _nothing(ctx: Any) -> str:
 
 def _help(command: Any, ctx: Any) -> str:
     """The help of a command, as wide as the terminal, with colours if it has them."""
-    console: Console = out()
-    console.file = text = io.StringIO()
+    page: Console = out()
+    page.file = text = io.StringIO()
     width = min(report_width(), _WIDEST)
     for line in _help_lines(command, ctx, width):
-        console.print(line, soft_wrap=True)
+        page.print(line, soft_wrap=True)
     return text.getvalue()
 
 

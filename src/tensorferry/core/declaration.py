@@ -5,6 +5,7 @@ It declares its abilities, and the code that a person would type for each of its
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..hints import Caller, Hint
@@ -119,8 +120,15 @@ class Code(NamedTuple):
         return self.expression.count(VALUE)
 
     def mentions(self, module: str) -> bool:
-        """Whether it takes something from a module of this name."""
-        return any(f"{module}." in text for text in (self.expression, *self.then))
+        """Whether it takes something from a module of this name.
+
+        >>> code = Code("jnp.asarray(x)")
+        >>> code.mentions("jnp"), code.mentions("np")
+        (True, False)
+        """
+        # It begins a name: it is neither the end of a longer one, nor an attribute.
+        begins = re.compile(rf"(?<![\w.]){re.escape(module)}\.")
+        return any(begins.search(text) for text in (self.expression, *self.then))
 
     def after(self, first: Code) -> Code:
         """The code for both, one after the other."""

@@ -251,8 +251,8 @@ _ALIKE = 0.7
 def _framework_of(prefix: str) -> Declaration | None:
     """The framework whose module or usual short name is the text before a dtype's name."""
     # Outside packages are looked up only if no known framework has the name.
-    first, registry = prefix.partition(".")[0], names.registry
-    return _owner_of(first, registry.known()) or _owner_of(first, registry.found())
+    first = prefix.partition(".")[0]
+    return _owner_of(first, names.known()) or _owner_of(first, names.found())
 
 
 def _owner_of(first: str, among: Mapping[str, Declaration]) -> Declaration | None:

@@ -13,7 +13,7 @@ from ..hints import Hint
 from . import names
 from .devices import HOST, device_name, kind_of
 from .dtype_names import name_of
-from .dtypes import find
+from .dtypes import DTYPES, find
 from .kinds import Kind, kind_of_text
 from .layout import compact_strides, is_compact, overlaps_itself, packed_strides
 from .named_tuple import NamedTuple
@@ -68,15 +68,15 @@ def _canonical(framework: object) -> str:
         TypeError: It is an object that cannot name a framework.
     """
     try:
-        return names.registry.canonical(framework)
+        return names.canonical(framework)
     except TypeError:
         raise TypeError(
             "framework must be a framework (its name, its module or its tensor class), not "
             f"{shown(framework)}"
         ) from None
     except UnknownFrameworkError as error:
-        if isinstance(framework, str) and not names.registry.known():
-            return framework  # without the registry, no name is known
+        if isinstance(framework, str) and not names.LOOKUPS:
+            return framework  # where nobody knows a framework, no name is known
         if error.advice is not None:
             error.advise(error.advice.with_name("to", "framework"))
         raise
@@ -112,7 +112,7 @@ def _place(device: str) -> str:
     name = device_name(device)
     kind, known = (
         kind_of(name),
-        [each.capabilities for each in list(names.registry.known().values())],
+        [each.capabilities for each in names.known().values()],
     )
     kinds = {each for capabilities in known for each in capabilities.devices.kinds}
     if kind in kinds or any(kind in capabilities.objects.abstract for capabilities in known):
@@ -143,7 +143,7 @@ def _literal(value: object) -> str:
 def _ordinary(framework: str) -> tuple[str, bool | None, bool]:
     """The device of a framework's ordinary tensors, if they are writable, if they may change."""
     try:
-        return _declared(names.registry.named(framework))
+        return _declared(names.named(framework))
     except UnknownFrameworkError:
         return HOST, None, False  # without the registry
 
@@ -201,7 +201,8 @@ class TensorInfo(_Fields):
         pinned: Whether its memory is page-locked.
         shards: On how many devices its parts lie.
         kind: The name of its type where that matters (``"Parameter"``, ``"Variable"``); kept as a
-            value, whose text it is: ``info.kind.name``, ``str(info.kind)``.
+            value that equals its text, and has its parts: ``info.kind == "Parameter"``,
+            ``info.kind.name``.
         abstract: Why it has no memory (``"traced"``, ``"meta"``, ``"deleted"`` …), or ``None``.
 
     Raises:
@@ -243,10 +244,8 @@ class TensorInfo(_Fields):
         else:
             known = None
         framework = known or _canonical(framework)
-        name = name_of(dtype)
-        if weak_dtype is None:
-            weak_dtype = None
-        else:
+        name = dtype if type(dtype) is str and dtype in DTYPES else name_of(dtype)
+        if weak_dtype is not None:
             weak_dtype = name_of(weak_dtype)
         if operator.index(shards) < 1:
             raise ValueError(f"a tensor lies in 1 shard at least, not in {shards}")

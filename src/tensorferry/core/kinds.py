@@ -79,7 +79,7 @@ RESERVED = _NUMBERS | _JOINS.keys() | {"Variable", "buffer", "new", "object", "s
 """The names that mean something for the planner, so that a class of this name gets a longer one."""
 
 
-class Kind(NamedTuple):
+class Kind(NamedTuple):  # noqa: PLW1641 - it has the hash of a tuple
     """Which object of its framework a tensor is. An ordinary tensor's kind is empty, and false.
 
     >>> kind = Kind("Series", copied=True, counts="days", has_index=True, reasons=(BIT_PACKED,))
@@ -87,6 +87,8 @@ class Kind(NamedTuple):
     ('copied Series counting days with an index: bit-packed', 'bit-packed')
     >>> bool(kind), bool(Kind())
     (True, False)
+    >>> Kind("Parameter") == "Parameter", Kind("Parameter") == Kind("Parameter")
+    (True, True)
 
     Args:
         name: The name of its class, or a word of its framework (``"numbers"``, ``"rows"``).
@@ -114,8 +116,17 @@ class Kind(NamedTuple):
     padded: str = ""
     reasons: tuple[Reason, ...] = ()
 
+    # As NumPy's dtypes do, it equals its text, but is not found by it as a key.
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return str(self) == other
+        return tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __bool__(self) -> bool:
-        return self != PLAIN
+        return self is not PLAIN and tuple.__ne__(self, PLAIN)
 
     def __repr__(self) -> str:
         each = zip(self._fields, self, PLAIN, strict=True)

@@ -1,18 +1,30 @@
-"""The names of frameworks, and the registry, which puts itself here, as it is on a higher floor."""
+"""The names of frameworks, and where they are looked up."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import UnknownFrameworkError
 from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from .declaration import Declaration
 
-__all__ = ["EXCHANGE", "EXCHANGE_NUMBERS", "NAMES", "Registry", "registry"]
+__all__ = [
+    "EXCHANGE",
+    "EXCHANGE_NUMBERS",
+    "LOOKUPS",
+    "NAMES",
+    "Lookup",
+    "canonical",
+    "found",
+    "known",
+    "named",
+]
+
+Answer = TypeVar("Answer")
 
 EXCHANGE = "numpy"
 """The framework whose arrays all conversions through host memory use."""
@@ -29,14 +41,16 @@ NAMES: dict[object, str] = {}
 """Canonical names by all that has been used for them: names, aliases, modules, tensor classes."""
 
 
-class Registry(NamedTuple):
-    """Functions of the registry.
+class Lookup(NamedTuple):
+    """Functions that find frameworks, of whom knows some: the registry of backends, for one.
 
     Args:
         canonical: The canonical name of what a user has given; see `backends.registry.canonical`.
-        named: The declaration of a framework by its canonical name; raises `UnknownFrameworkError`.
+        named: The declaration of a framework by its canonical name.
         known: All frameworks that are known now, by name.
         found: All frameworks, by name, after those of outside packages have been looked up.
+
+    `canonical` and `named` raise `UnknownFrameworkError` for what they do not know.
     """
 
     canonical: Callable[[object], str]
@@ -45,11 +59,53 @@ class Registry(NamedTuple):
     found: Callable[[], Mapping[str, Declaration]]
 
 
-def _unknown(name: object) -> NoReturn:
+LOOKUPS: list[Lookup] = []
+"""Where frameworks are looked up: one after the other, as they were added (`codecs.register`).
+
+A description and a dtype are written by people, with the name of any framework that is installed.
+So no caller could hand over the frameworks. Who knows some adds its functions here.
+"""
+
+
+def canonical(framework: object) -> str:
+    """The canonical name of a framework, given as a name, a module or a tensor class.
+
+    Raises:
+        UnknownFrameworkError: No framework has the name.
+        TypeError: It is an object that cannot name a framework.
+    """
+    return _asked([each.canonical for each in LOOKUPS], framework)
+
+
+def named(name: str) -> Declaration:
+    """The declaration of a framework by its canonical name.
+
+    Raises:
+        UnknownFrameworkError: There is none of this name.
+    """
+    return _asked([each.named for each in LOOKUPS], name)
+
+
+def known() -> Mapping[str, Declaration]:
+    """All frameworks that are known now, by name. No package is looked up."""
+    return {name: one for each in reversed(LOOKUPS) for name, one in each.known().items()}
+
+
+def found() -> Mapping[str, Declaration]:
+    """All frameworks, by name, after those of outside packages have been looked up."""
+    return {name: one for each in reversed(LOOKUPS) for name, one in each.found().items()}
+
+
+def _asked(lookups: Sequence[Callable[[Any], Answer]], about: object) -> Answer:
+    """The answer of the first lookup that has one; the error of the first, if none has."""
+    refused: UnknownFrameworkError | None = None
+    for lookup in lookups:
+        try:
+            return lookup(about)
+        except UnknownFrameworkError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
     raise UnknownFrameworkError(
-        f"{name!r} is not the name of a framework.", "import tensorferry, which knows some"
+        f"{about!r} is not the name of a framework.", "import tensorferry, which knows some"
     )
-
-
-registry = Registry(_unknown, _unknown, dict, dict)
-"""Without frameworks, until `backends.registry` is imported."""

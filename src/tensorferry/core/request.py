@@ -253,9 +253,9 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
     """
     own = set(function.__kwdefaults__ or ())
     takes_options = "like" in own  # its target is not fixed
-    options = _all_options(names.registry.known())
+    options = _all_options(names.known())
     if not {*keywords} <= {*own, *options, *COLUMN_KEYWORDS}:
-        options = _all_options(names.registry.found())
+        options = _all_options(names.found())
     if takes_options:
         known = {*own, *options, *COLUMN_KEYWORDS}
     else:
@@ -280,7 +280,7 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
 def _done_otherwise(function: Callable[..., Any], keyword: str) -> str:
     """Code for what a keyword would do, if it is another call or a result's method; else empty."""
     called = function.__name__
-    target = names.registry.known().get(called.removeprefix("to_"))
+    target = names.known().get(called.removeprefix("to_"))
     if target is None:
         return ""
     if keyword == "like":
@@ -305,9 +305,7 @@ def _all_options(among: Mapping[str, Declaration]) -> set[str]:
 
 
 def _who_has(option: str) -> str:
-    having = [
-        backend.name for backend in names.registry.known().values() if option in _options(backend)
-    ]
+    having = [backend.name for backend in names.known().values() if option in _options(backend)]
     return f"{' and '.join(having) or 'no framework'} {'have' if len(having) > 1 else 'has'} it"
 
 

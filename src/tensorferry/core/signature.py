@@ -22,8 +22,9 @@ __all__ = ["COMPACT", "EMPTY", "SPREAD", "layout_of", "signature_of"]
 EMPTY, COMPACT, SPREAD = "empty", "compact", "spread"
 """Layouts of memory: no elements; C order without gaps; most others without overlaps.
 
-The last are layouts without overlaps in which all strides are
-positive multiples of the element's size."""
+In a layout that is `SPREAD`, all strides are positive multiples of the element's size, and no two
+elements share a byte.
+"""
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Hashable:

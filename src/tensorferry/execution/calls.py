@@ -172,15 +172,9 @@ def _convert_first(function: Callable[..., Any], x: Any, name: str) -> Any:
         shielded = tracers.shield(_convert_first)
         if shielded is not _convert_first:
             return shielded(function, x, name)
-    paths = fast_paths.paths_to(name)
     try:
-        registry.ready(name)
-        if type(x) not in paths:
-            registry.backend_of(x)
-        result = paths[type(x)](x)
-    except (ConversionError, *fast_paths.NOT_ACCEPTED):
-        # Remember that this type has no fast path, unless another thread has just added one.
-        paths.setdefault(type(x), fast_paths.no_path)
+        result = registry.first_path(x, name)(x)
+    except fast_paths.NOT_ACCEPTED:
         result = None
     if result is None:
         return _convert(function, x, name, {})

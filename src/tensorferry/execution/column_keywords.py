@@ -33,7 +33,7 @@ from ..host.masked import is_masked_array
 from ..host.numpy_dtypes import has_dates, of_numpy
 from .list_keywords import apply_to_list, is_list
 from .recipes import conversion_of
-from .run import convert
+from .run import convert, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -141,7 +141,7 @@ def filled_info(x: Any) -> TensorInfo | None:
     found = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
     if contents.table is not None:
         values = apply_column_keywords(contents, None, nulls="mask").values
-        dtype = registry.backend_of(values).preview(values)[1].dtype
+        dtype = described(values).dtype
     elif isinstance(found, Column):
         dtype = found.dtype
     else:
@@ -413,7 +413,7 @@ def _refuse_of_tensor(x: Any, **keywords: object) -> None:
     given = [name for name, value in keywords.items() if value is not None]
     if not given or isinstance(x, TensorInfo):
         return
-    _, info, _ = registry.backend_of(x).preview(x)
+    info = described(x)
     takes = given == ["nulls"] and keywords["nulls"] == "mask" and info.abstract is None
     if takes:
         return
@@ -637,7 +637,7 @@ def _mask(found: Any, rows: int) -> Any:
 
 def full_mask(values: Any) -> Any:
     """A mask for values without nulls: true everywhere."""
-    return np.ones(registry.backend_of(values).preview(values)[1].shape, bool)
+    return np.ones(described(values).shape, bool)
 
 
 def take_column_keywords(keywords: dict[str, Any]) -> Mapping[str, Any]:

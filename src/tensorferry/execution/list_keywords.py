@@ -24,6 +24,7 @@ from ..errors import ConversionError, ShapeError, UnsupportedTypeError
 from ..hints import Hint, quoted
 from ..host.numpy_dtypes import of_numpy
 from ..sequences.diagnostics import APART, DEEPEST, ROWS
+from .run import opening_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +91,9 @@ def apply_to_list(
     if _has_tensors(numbers):
         if nulls is not None and not masks:
             with suppress(ShapeError):
-                members_of(rows)  # which has the error for None, and for every other element
+                members_of(
+                    rows, opening_for()
+                )  # which has the error for None, and for every other element
             raise UnsupportedTypeError(
                 "nulls= replaces None among numbers, and this list has tensors.",
                 Hint(hints.again(), ", ", hints.without("nulls")),
@@ -211,9 +214,9 @@ _AS_TENSORS = frozenset({TableContents, ArrowColumn, bytes, bytearray, memoryvie
 def _differ(x: Any, request: Request) -> bool:
     """Whether the tensors of a list have unequal shapes, or its rows unequal lengths."""
     try:
-        members = members_of(x, request)
+        members = members_of(x, opening_for(request=request))
         if members is None:
-            shapes = look_at(x, (len(x),), request).shapes
+            shapes = look_at(x, (len(x),), opening_for(request=request)).shapes
         else:
             shapes = []
     except ShapeError:
@@ -247,7 +250,9 @@ def _padded_tensors(
     outer = tuple(max(each) for each in lengths) or (len(x),)
     slots = _flat(_padded(x, outer, _MISSING), len(outer))
     first = next(each for each in slots if each is not _MISSING)
-    members = look_at([first if each is _MISSING else each for each in slots], outer, request)
+    members = look_at(
+        [first if each is _MISSING else each for each in slots], outer, opening_for(request=request)
+    )
     shapes = members.shapes
     few, many = min(shapes, key=len), max(shapes, key=len)
     if len(few) != len(many):

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import hints
-from ..backends import base, fast_paths, registry
+from ..backends import fast_paths, registry
+from ..backends.base import Opening
 from ..core.devices import HOST, kind_of, same_place
 from ..core.dtypes import KEYWORDS
 from ..core.info import TensorInfo
 from ..core.named_tuple import NamedTuple
 from ..core.signature import signature_of
-from ..errors import ConversionError, LossyCastError, PlanViolation, UnsupportedTypeError
+from ..errors import ConversionError, LossyCastError, PlanViolation, UnsupportedTypeError, an
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
 from .recipes import call_of, conversion_of, plan_of
-from .target import writing_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -36,8 +36,10 @@ __all__ = [
     "Prepared",
     "complete",
     "convert",
+    "described",
     "execute",
     "is_verifying",
+    "opening_for",
     "prepare",
     "prepare_described",
     "prepare_unread",
@@ -125,6 +127,27 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     if usual and key is not None and (out is None or written is not None):
         conversion.keep(key, each.recipe)
     return complete(each, out)
+
+
+def opening_for(target: Backend | None = None, request: Request | None = None) -> Opening:
+    """What a tensor is opened for; tensors that stand among numbers in it are converted here."""
+    return Opening(target, request, _convert_inner)
+
+
+def _convert_inner(x: Any, target: Backend, request: Request) -> Any:
+    return convert(x, conversion_of(target, request))
+
+
+_DESCRIBING = opening_for()
+
+
+def described(x: Any) -> TensorInfo:
+    """The description of a tensor. The memory of tensors is not read.
+
+    Raises:
+        UnsupportedTypeError: It is not a tensor.
+    """
+    return registry.backend_of(x).preview(x, _DESCRIBING)[1]
 
 
 def complete(each: Prepared, out: Any = None) -> Any:
@@ -226,10 +249,11 @@ def prepare(
         return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
     conversion = conversion.labelled(own=own)
     if conversion.described:
-        return _prepared(source.open(x, target, request), None, conversion, request.out, known)
+        opened = source.open(x, opening_for(target, request))
+        return _prepared(opened, None, conversion, request.out, known)
     read = conversion.readers.get(type(x)) or conversion.reader(type(x)) or source.quick.signature
     signature = read(x)
-    opened = source.open(x, target, request)
+    opened = source.open(x, opening_for(target, request))
     if signature != read(x):
         signature = None  # another thread has changed `x` meanwhile
     if signature is not None and out is not None:
@@ -254,7 +278,7 @@ def prepare_unread(
     if decide is not None or request.like is not None:
         opened, conversion = _opened_as_decided(source.preview, x, source, conversion, decide)
         return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
-    opened = source.preview(x, conversion.target, request)
+    opened = source.preview(x, opening_for(conversion.target, request))
     return _prepared(opened, None, conversion.labelled(own=own), request.out, known)
 
 
@@ -320,7 +344,7 @@ def _opened_as_decided(
     """
     target = conversion.target
     try:
-        opened = do(x, target, conversion.request if decide is None else None)
+        opened = do(x, opening_for(target, conversion.request if decide is None else None))
     except UnsupportedTypeError:
         if not (source.reads_as_asked or has_dates(x)):
             raise
@@ -334,7 +358,7 @@ def _opened_as_decided(
         if not source.reads_as_asked or decided.request.dtype in (None, dtype, *KEYWORDS):
             return opened, decided
     decided = _decided(conversion, decide, TensorInfo(source.name, (), dtype))
-    return do(x, target, decided.request), decided
+    return do(x, opening_for(target, decided.request)), decided
 
 
 def _decided(
@@ -344,9 +368,26 @@ def _decided(
 
 
 def _with_out(request: Request, out: Any) -> Request:
+    """The request, with the description of `out`.
+
+    Raises:
+        UnsupportedTypeError: `out` is not a tensor, or not one of the target's.
+    """
     if out is None:
         return request
-    return writing_into(request, out)
+    try:
+        info = out if isinstance(out, TensorInfo) else described(out)
+    except UnsupportedTypeError as error:
+        raise UnsupportedTypeError(
+            f"out= has to be a tensor. {error.message}",
+            hints.without("out") + ", which makes a new tensor",
+        ) from error
+    if info.framework != request.target:
+        raise UnsupportedTypeError(
+            f"out= is {an(info.framework)} tensor, the target is {request.target}.",
+            hints.without("out") + f", which makes a new {request.target} tensor",
+        )
+    return request._replace(out=info)
 
 
 def _prepared(
@@ -419,9 +460,6 @@ def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversio
     return conversion_of(
         target, conversion.request._replace(placement=placement._replace(lies=True))
     )
-
-
-base.convert = lambda x, target, request: convert(x, conversion_of(target, request))
 
 
 # -- verifying mode -----------------------------------------------------------------------------

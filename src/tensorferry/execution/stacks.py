@@ -152,7 +152,7 @@ def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
     """Whether the result, which begins at `address`, shares memory with a member."""
     for member in members.tensors if members.joined is None else ():
         source = registry.backend_of(member)
-        info = source.preview(member)[1]
+        info = run.described(member)
         if (
             info.device == HOST
             and info.abstract is None

@@ -1,4 +1,4 @@
-"""Find the target of a conversion: the framework in ``to=``, or that of the tensor in ``like=`` or ``out=``.
+"""Find the target of a conversion: the framework in ``to=``, or that of the tensor in ``like=``.
 
 And the labels of the result: those in ``index=`` and ``columns=``, and those of the tensor in
 ``like=``.
@@ -14,16 +14,16 @@ from ..backends import registry
 from ..core.devices import host_index
 from ..core.info import TensorInfo
 from ..core.names import EXCHANGE
-from ..core.request import LABEL_KEYWORDS, refuse_index, refuse_option
+from ..core.request import LABEL_KEYWORDS, Request, refuse_index, refuse_option
 from ..errors import ConversionError, UnsupportedTypeError, an
 from ..hints import Hint
-from .recipes import conversion_as
+from .recipes import conversion_as, conversion_of
+from .run import convert, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from ..core.labels import Labels
-    from ..core.request import Request
     from .recipes import Conversion
 
     _Followed = tuple[tuple[str, str | None, str | None], Conversion]
@@ -37,7 +37,6 @@ __all__ = [
     "name_like_device",
     "take_labels",
     "target_of",
-    "writing_into",
 ]
 
 
@@ -124,12 +123,29 @@ def describe_like(like: object) -> TensorInfo:
         UnsupportedTypeError: `like` is not a tensor.
     """
     try:
-        return _describe(like, "like")
+        return _described(like)
     except ConversionError:
         owner = registry.BY_TYPE.get(type(like))
         if owner is None or not owner.capabilities.options.labels:
             raise
         return TensorInfo(owner.name, (), "float64", weak_dtype="float64")
+
+
+def _described(like: object) -> TensorInfo:
+    try:
+        return described(like)
+    except UnsupportedTypeError as error:
+        from .column_keywords import filled_info
+
+        with suppress(UnsupportedTypeError):
+            info = filled_info(like)
+            if info is not None:
+                return info
+        name = registry.NAMES.get(like) if isinstance(like, str) else None
+        raise UnsupportedTypeError(
+            f"like= has to be a tensor. {error.message}",
+            Hint(hints.keyword("to", name or EXCHANGE), ", ", hints.without("like")),
+        ) from error
 
 
 def conversion_like(like: object) -> Conversion | None:
@@ -192,48 +208,6 @@ def target_of(to: object, like: object) -> str:
         return EXCHANGE
 
 
-def writing_into(request: Request, out: object) -> Request:
-    """The request, with the description of `out`.
-
-    Raises:
-        UnsupportedTypeError: `out` is not a tensor, or not one of the target's.
-    """
-    if isinstance(out, TensorInfo):
-        info = out
-    else:
-        info = _describe(out, "out")
-    if info.framework != request.target:
-        raise UnsupportedTypeError(
-            f"out= is {an(info.framework)} tensor, the target is {request.target}.",
-            hints.without("out") + f", which makes a new {request.target} tensor",
-        )
-    return request._replace(out=info)
-
-
-def _describe(x: object, keyword: str) -> TensorInfo:
-    try:
-        return registry.backend_of(x).preview(x)[1]
-    except UnsupportedTypeError as error:
-        if keyword == "like":
-            from .column_keywords import filled_info
-
-            with suppress(UnsupportedTypeError):
-                info = filled_info(x)
-                if info is not None:
-                    return info
-        if isinstance(x, str) and keyword == "like":
-            name = registry.NAMES.get(x)
-        else:
-            name = None
-        if keyword == "like":
-            hint = Hint(hints.keyword("to", name or EXCHANGE), ", ", hints.without("like"))
-        else:
-            hint = hints.without("out") + ", which makes a new tensor"
-        raise UnsupportedTypeError(
-            f"{keyword}= has to be a tensor. {error.message}", hint
-        ) from error
-
-
 def take_labels(name: str, keywords: dict[str, Any]) -> Labels | None:
     """Take ``index=`` and ``columns=`` out of the keywords of a call; ``None`` if neither is given.
 
@@ -252,7 +226,11 @@ def take_labels(name: str, keywords: dict[str, Any]) -> Labels | None:
     if all(value is None for value in found.values()):
         return None
     target: Any = registry.ready(name)
-    return target.labels_given(found.get("index"), found.get("columns"))  # type: ignore[no-any-return]
+    return target.labels_given(found.get("index"), found.get("columns"), _to_array)  # type: ignore[no-any-return]
+
+
+def _to_array(x: Any) -> Any:
+    return convert(x, conversion_of(registry.ready(EXCHANGE), Request(EXCHANGE)))
 
 
 def labels_like(name: str, like: object) -> Labels | None:

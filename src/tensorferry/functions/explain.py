@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from ..backends import registry
 from ..core.info import TensorInfo
 from ..core.sizes import size_text
 from ..errors import ConversionError, CopyRequiredError, UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
-from ..execution.run import prepare_described, prepare_unread
+from ..execution.run import described, prepare_described, prepare_unread
 from .wrap import WRAPPED, Own
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
 
 
 def _plan_in(flat: Flat, tensor: Any) -> Plan | None:
-    if registry.backend_of(tensor).preview(tensor)[1].abstract == "traced":
+    if described(tensor).abstract == "traced":
         return None
     try:
         return prepare_unread(tensor, flat.lent_to).plan

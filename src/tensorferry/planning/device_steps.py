@@ -15,7 +15,7 @@ from ..core.devices import HOST, kind_of, same_place
 from ..core.kinds import PLAIN, kind_named
 from ..core.layout import spans
 from ..core.request import OVERLAPS
-from ..errors import DeviceError, LossyCastError
+from ..errors import LossyCastError
 from ..hints import Hint
 from . import host_steps, rules
 from .step import Path
@@ -37,8 +37,6 @@ __all__ = [
     "is_cast_by_host",
     "narrow_array",
     "place",
-    "refuse_pinned",
-    "resolve",
     "share_on_device",
     "to_device",
     "to_host",
@@ -129,24 +127,6 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
 # -- newly allocated memory ---------------------------------------------------------------------
 
 
-def resolve(plan: PlanBuilder) -> None:
-    """Apply PyTorch's lazy bits (conjugation, negation) to the values."""
-    now = plan.now
-    if not (now.conjugate or now.negative):
-        return
-    bits = [
-        word
-        for word, is_set in (("conjugate", now.conjugate), ("negative", now.negative))
-        if is_set
-    ]
-    why = f"memory holds the values before the {' and '.join(bits)} bit is applied"
-    plan.refuse_copy([why])
-    changes: dict[str, Any] = {"conjugate": False, "negative": False, "pinned": False}
-    changes["strides"] = plan.packed(plan.source)
-    plan.add(plan.source, "resolve", (), why, copies=plan.path, **changes)
-    plan.reason = why
-
-
 def duplicate(plan: PlanBuilder, why: str) -> None:
     """Copy on the device of the value, with the order of the axes in memory kept."""
     changes: dict[str, Any] = {
@@ -158,33 +138,6 @@ def duplicate(plan: PlanBuilder, why: str) -> None:
     changes["requires_grad"] = plan.now.requires_grad and plan.source.capabilities.gradients.records
     plan.add(plan.source, "copy", (), why, copies=plan.path, **changes)
     plan.reason = why
-
-
-# -- page-locked results ------------------------------------------------------------------------
-
-
-def refuse_pinned(plan: PlanBuilder) -> None:
-    """Raise for ``pinned=True`` if there is no page-locked memory.
-
-    Raises:
-        DeviceError: The result is not on the host, or neither framework can lock memory.
-    """
-    if not host_steps.wants_pinned(plan) or plan.now.abstract is not None:
-        return
-    if plan.device != HOST:
-        raise DeviceError(
-            "pinned=True asks for page-locked memory of the host, "
-            f"and the result is on {plan.device}.",
-            Hint(hints.keyword("device", HOST), ", or ", hints.without("pinned")),
-        )
-    if host_steps.pinner(plan) is None and not plan.now.pinned:
-        sides = dict.fromkeys([plan.source.name, plan.target.name])
-        if len(sides) == 2:
-            who = f"Neither {' nor '.join(sides)} can"
-        else:
-            who = f"{plan.source.name} cannot"
-        hint = hints.without("pinned") + ", or go over a framework that can"
-        raise DeviceError(f"{who} lock memory.", hint)
 
 
 # -- from device to device ----------------------------------------------------------------------
@@ -216,7 +169,7 @@ def share_on_device(plan: PlanBuilder) -> bool:
             f"{' and '.join(unnamed)} cannot name {plan.dtype} to another framework on a device"
         )
         return False
-    resolve(plan)
+    host_steps.resolve(plan)
     if bytes_more(plan) < 0:
         cast_inside(plan, source)
     _move_to_peer(plan)
@@ -456,8 +409,7 @@ def _narrow(plan: PlanBuilder, by: Declaration) -> None:
 
 def narrow_array(plan: PlanBuilder) -> None:
     """Continue with only the memory that elements share, for an array that goes to a device."""
-    if plan.device != HOST:
-        _narrow_by(plan, plan.exchange, plan.target)
+    _narrow_by(plan, plan.exchange, plan.target)
 
 
 def _narrow_by(plan: PlanBuilder, by: Declaration, spreads: Declaration) -> None:

@@ -9,7 +9,7 @@ from ..core.declaration import NO_DETAILS, VALUE, Code, Details, VerbCall, code_
 from ..core.devices import HOST, same_place
 from ..core.kinds import PLAIN
 from ..core.request import PINNED
-from ..errors import ShapeError, an
+from ..errors import DeviceError, ShapeError, an
 from ..hints import Hint
 from . import rules
 from .step import Path
@@ -37,7 +37,9 @@ __all__ = [
     "present_read_only",
     "read",
     "refuse_misfit_labels",
+    "refuse_pinned",
     "refuse_to_share",
+    "resolve",
     "take_foreign",
     "take_value",
     "to_target",
@@ -71,6 +73,24 @@ def take_foreign(plan: PlanBuilder) -> None:
     """Take the memory of an object of another library on a device."""
     if plan.now.kind.name in plan.source.capabilities.objects.taken_kinds:
         plan.add(plan.source, "take", (), "the object's memory", kind=PLAIN)
+
+
+def resolve(plan: PlanBuilder) -> None:
+    """Apply PyTorch's lazy bits (conjugation, negation) to the values."""
+    now = plan.now
+    if not (now.conjugate or now.negative):
+        return
+    bits = [
+        word
+        for word, is_set in (("conjugate", now.conjugate), ("negative", now.negative))
+        if is_set
+    ]
+    why = f"memory holds the values before the {' and '.join(bits)} bit is applied"
+    plan.refuse_copy([why])
+    changes: dict[str, Any] = {"conjugate": False, "negative": False, "pinned": False}
+    changes["strides"] = plan.packed(plan.source)
+    plan.add(plan.source, "resolve", (), why, copies=plan.path, **changes)
+    plan.reason = why
 
 
 def read(plan: PlanBuilder) -> None:
@@ -217,6 +237,30 @@ def pinner(plan: PlanBuilder) -> Declaration | None:
     return next(
         (each for each in (plan.source, plan.target) if each.capabilities.devices.pins), None
     )
+
+
+def refuse_pinned(plan: PlanBuilder) -> None:
+    """Raise for ``pinned=True`` if there is no page-locked memory.
+
+    Raises:
+        DeviceError: The result is not on the host, or neither framework can lock memory.
+    """
+    if not wants_pinned(plan) or plan.now.abstract is not None:
+        return
+    if plan.device != HOST:
+        raise DeviceError(
+            "pinned=True asks for page-locked memory of the host, "
+            f"and the result is on {plan.device}.",
+            Hint(hints.keyword("device", HOST), ", or ", hints.without("pinned")),
+        )
+    if pinner(plan) is None and not plan.now.pinned:
+        sides = dict.fromkeys([plan.source.name, plan.target.name])
+        if len(sides) == 2:
+            who = f"Neither {' nor '.join(sides)} can"
+        else:
+            who = f"{plan.source.name} cannot"
+        hint = hints.without("pinned") + ", or go over a framework that can"
+        raise DeviceError(f"{who} lock memory.", hint)
 
 
 def lock(plan: PlanBuilder, by: Declaration) -> None:

@@ -136,7 +136,7 @@ class Plan(NamedTuple):
         """Whether a sharing result can be written; if not, how to get one that can, if possible."""
         if self.result.writable:
             return "writable"
-        memory = names.registry.named(self.result.framework).capabilities.memory
+        memory = names.named(self.result.framework).capabilities.memory
         can_be_written = memory.writable or memory.shows_writes
         if can_be_written:
             return "read-only; writable with copy=True"

@@ -63,7 +63,7 @@ def make_plan(
     preconditions.refuse_move(info, source, device)
     check = rules.check_of(info, request, dtype)
     plan = PlanBuilder(info, request, source, target, exchange, dtype, device, check)
-    device_steps.refuse_pinned(plan)
+    host_steps.refuse_pinned(plan)
     _refuse_misfit(plan)
     _decide(plan)
     host_steps.label_result(plan)
@@ -102,9 +102,12 @@ def _decide(plan: PlanBuilder) -> None:
     if plan.now.device != HOST and source.capabilities.objects.reads(plan.now.kind):
         # A stack: made where its members are, so that one tensor crosses the bus.
         host_steps.read(plan)
-    if not device_steps.share_on_device(plan):
+    if HOST == plan.now.device == plan.device:
+        _cross_host(plan)
+        _warn_of_tape(plan)
+    elif not device_steps.share_on_device(plan):
         if device_steps.goes_straight(plan):
-            device_steps.resolve(plan)
+            host_steps.resolve(plan)
         else:
             device_steps.to_host(plan)
             _cross_host(plan)
@@ -226,7 +229,7 @@ def _leave_graph(plan: PlanBuilder) -> None:
 
 def _cross_host(plan: PlanBuilder) -> None:
     """From host memory of the source to host memory of the target, through an ndarray."""
-    device_steps.resolve(plan)
+    host_steps.resolve(plan)
     if rules.fills_lists(plan.now, plan.target):
         host_steps.give_back(plan)
         return
@@ -241,8 +244,38 @@ def _cross_host(plan: PlanBuilder) -> None:
     if out is not None and not device_steps.writes_there(plan):
         host_steps.write_out(plan, out)
         return
+    _cast_or_copy(plan, share, reason, warnings, obstacles)
+    if not target.capabilities.devices.include(HOST):
+        device_steps.place(plan)
+        return
+    by = (
+        host_steps.pinner(plan)
+        if plan.device == HOST and host_steps.is_to_be_locked(plan)
+        else None
+    )
+    if by is not None and by is not target:
+        host_steps.lock_array(plan, by)
+    host_steps.to_target(plan)
+    if by is target:
+        host_steps.lock(plan, target)
+
+
+def _cast_or_copy(
+    plan: PlanBuilder, share: bool, reason: str, warnings: list[str], obstacles: list[str]
+) -> None:
+    """Cast or copy the array, if it cannot become the target's as it is.
+
+    Args:
+        plan: The plan.
+        share: Whether the sharing rule shares its memory.
+        reason: Why, or why not.
+        warnings: What can go wrong afterwards if it is shared.
+        obstacles: Why the target cannot share it.
+    """
+    target, memory = plan.target, plan.target.capabilities.memory
     shares = not plan.allocated
-    device_steps.narrow_array(plan)
+    if plan.device != HOST:
+        device_steps.narrow_array(plan)
     waits = rules.widens_later(plan.now, target, plan.dtype, plan.device, plan.check)
     if plan.dtype != plan.now.dtype and not waits:
         host_steps.cast_array(plan)
@@ -264,19 +297,6 @@ def _cross_host(plan: PlanBuilder) -> None:
         )
     elif shares:
         plan.reason, plan.warnings = reason, warnings
-    if not target.capabilities.devices.include(HOST):
-        device_steps.place(plan)
-        return
-    by = (
-        host_steps.pinner(plan)
-        if plan.device == HOST and host_steps.is_to_be_locked(plan)
-        else None
-    )
-    if by is not None and by is not target:
-        host_steps.lock_array(plan, by)
-    host_steps.to_target(plan)
-    if by is target:
-        host_steps.lock(plan, target)
 
 
 def _to_array(plan: PlanBuilder) -> None:

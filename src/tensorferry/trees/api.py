@@ -15,6 +15,7 @@ from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
 from ..execution import recipes
 from ..execution.calls import by_name
+from ..execution.run import described
 from ..execution.target import describe_like, follow_quickly, name_like_device, target_of
 from ..hints import Hint
 from .leaves import leaf_rule
@@ -537,7 +538,7 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
     return _looked_at(
         tree,
         rule,
-        lambda x: x if isinstance(x, TensorInfo) else registry.backend_of(x).preview(x)[1],
+        lambda x: x if isinstance(x, TensorInfo) else described(x),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import hints
-from ..backends.lists import KEEPS_TEXT
+from ..backends.no_tensor import KEEPS_TEXT
 from ..core.leaf_dtypes import (
     DtypeRule,
     unknown_name,

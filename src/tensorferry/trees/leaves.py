@@ -18,6 +18,7 @@ from ..core.info import TensorInfo
 from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError, an, validate_word
+from ..execution.run import described
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from . import libraries
@@ -200,7 +201,7 @@ class LeafRule:
         ):
             return False
         try:
-            _, info, _ = registry.backend_of(x).preview(x)
+            info = described(x)
         except UnsupportedTypeError:
             return True
         except ConversionError:

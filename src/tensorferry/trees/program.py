@@ -488,10 +488,6 @@ class Programs:
         return tuple(found)
 
 
-class _NoProgramError(Exception):
-    """There is no program for a tree."""
-
-
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     """The tensors of ``out=`` in the order of the leaves; ``None`` if it is not alike at sight."""
     if tree_program.root is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...core.info import TensorInfo
-    from ..base import Backend
+    from ..base import Backend, Opening
 
     Opened = tuple[Backend | None, TensorInfo, Any]
 
@@ -40,7 +40,7 @@ class KnownClass(NamedTuple):
             perhaps, a comma and a remark.
     """
 
-    open: Callable[[Any, Any, Any], Opened]
+    open: Callable[[Any, Opening], Opened]
     is_text: Callable[[Any], bool] = lambda _: False
     made_like: str = ""
 
@@ -48,9 +48,7 @@ class KnownClass(NamedTuple):
 # -- arrays whose values are computed, or read from a file, at each access -------------------------
 
 
-def _open_later(
-    x: Any, target: Any, request: Any, take: Callable[[Any], Any] = from_array, /
-) -> Opened:
+def _open_later(x: Any, opening: Opening, take: Callable[[Any], Any] = from_array, /) -> Opened:
     """Open an array by its shape and dtype. Nothing is computed or read before `take` is called."""
     shape, dtype = x.shape, x.dtype
     if isinstance(dtype, np.dtype):
@@ -63,7 +61,7 @@ def _open_later(
         or shape is None
         or not all(isinstance(length, (int, np.integer)) for length in shape)
     ):
-        return open_contents(x, take, target, request)
+        return open_contents(x, take, opening)
     return None, *open_later_values(x, partial(take, x), tuple(map(int, shape)), name)
 
 
@@ -85,12 +83,12 @@ def _class_of_dask(kind: type) -> KnownClass | None:
     return None
 
 
-def _open_dask(x: Any, target: Any, request: Any) -> Opened:
+def _open_dask(x: Any, opening: Opening) -> Opened:
     # Not through `__array__`, which drops a mask.
-    return _open_later(x, target, request, lambda x: from_array(x.compute(), "x.compute()"))
+    return _open_later(x, opening, lambda x: from_array(x.compute(), "x.compute()"))
 
 
-def _refuse_dask(x: Any, _target: Any, _request: Any) -> Opened:
+def _refuse_dask(x: Any, _opening: Opening) -> Opened:
     raise UnsupportedTypeError(
         f"{an(type(x).__name__, 'A')} of dask is a computation that has not run.", "x.compute()"
     )
@@ -109,16 +107,16 @@ def _class_of_datasets(kind: type) -> KnownClass | None:
     return None
 
 
-def _open_column_datasets(x: Any, target: Any, request: Any) -> Opened:
+def _open_column_datasets(x: Any, opening: Opening) -> Opened:
     values = x[:]
-    return registry.backend_of(values).open(values, target, request)
+    return registry.backend_of(values).open(values, opening)
 
 
 def _is_text_datasets(x: Any) -> bool:
     return len(x) > 0 and isinstance(x[0], (str, bytes))
 
 
-def _refuse_datasets(x: Any, _target: Any, _request: Any) -> Opened:
+def _refuse_datasets(x: Any, _opening: Opening) -> Opened:
     kind = type(x).__name__
     # Without a format, batches are lists of Python objects, which stay as they are in a tree.
     hint = Hint(hints.call("prefetch", 'x.with_format("arrow").iter(32)'))
@@ -139,7 +137,7 @@ def _class_of_h5py(kind: type) -> KnownClass | None:
     return None
 
 
-def _open_h5py(x: Any, target: Any, request: Any) -> Opened:
+def _open_h5py(x: Any, opening: Opening) -> Opened:
     if _is_text_h5py(x):
         raise UnsupportedTypeError(
             f"This Dataset {TEXT}.",
@@ -148,7 +146,7 @@ def _open_h5py(x: Any, target: Any, request: Any) -> Opened:
                 ", which numbers the words",
             ),
         )
-    return _open_later(x, target, request)
+    return _open_later(x, opening)
 
 
 def _is_text_h5py(x: Any) -> bool:
@@ -169,13 +167,13 @@ def _class_of_pillow(kind: type) -> KnownClass | None:
     return None
 
 
-def _open_pillow(x: Any, target: Any, request: Any) -> Opened:
+def _open_pillow(x: Any, opening: Opening) -> Opened:
     from PIL import ImageMode
 
     mode = ImageMode.getmode(x.mode)
     dtype = of_numpy(np.dtype(mode.typestr))
     if dtype is None:
-        return open_by_protocol(x, target, request)
+        return open_by_protocol(x, opening)
     bands = (len(mode.bands),) if len(mode.bands) > 1 else ()
     shape, of_palette = (x.height, x.width, *bands), x.mode in ("P", "PA")
     return None, *open_later_values(
@@ -201,7 +199,7 @@ def _class_of_scipy(kind: type) -> KnownClass | None:
     return None
 
 
-def _refuse_scipy(x: Any, _target: Any, _request: Any) -> Opened:
+def _refuse_scipy(x: Any, _opening: Opening) -> Opened:
     raise UnsupportedTypeError(
         f"A {type(x).__name__} is sparse: indices and values, not one tensor.",
         Hint(hints.code("x.toarray()"), ", which has every zero"),
@@ -226,20 +224,20 @@ def _class_of_xarray(kind: type) -> KnownClass | None:
     return None
 
 
-def _open_xarray(x: Any, target: Any, request: Any) -> Opened:
+def _open_xarray(x: Any, opening: Opening) -> Opened:
     # Through the private attribute, because the public one would read the data. Unknown data count
     # as read later.
     lies_here = isinstance(getattr(getattr(x, "variable", x), "_data", None), np.ndarray)
-    return (open_by_protocol if lies_here else _open_later)(x, target, request)
+    return (open_by_protocol if lies_here else _open_later)(x, opening)
 
 
-def _refuse_xarray(_x: Any, _target: Any, _request: Any) -> Opened:
+def _refuse_xarray(_x: Any, _opening: Opening) -> Opened:
     raise UnsupportedTypeError(
         "A Dataset is several arrays with names.", Hint(hints.tree("dict(x.variables)"))
     )
 
 
-def _refuse_tree_xarray(_x: Any, _target: Any, _request: Any) -> Opened:
+def _refuse_tree_xarray(_x: Any, _opening: Opening) -> Opened:
     hint = Hint(
         hints.tree(
             'dict(((node.path + "/" + name).strip("/"), value)'

@@ -34,9 +34,8 @@ from .declared import NAME
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...core.request import Request
     from ...typing import Array
-    from ..base import Backend, Opened
+    from ..base import Backend, Opened, Opening
 
 __all__ = [
     "from_array",
@@ -249,19 +248,17 @@ def protocol_of(x: object) -> str | None:
     return None
 
 
-def open_by_protocol(
-    x: Any, target: Backend | None, request: Request | None
-) -> tuple[Backend | None, TensorInfo, Any]:
+def open_by_protocol(x: Any, opening: Opening) -> tuple[Backend | None, TensorInfo, Any]:
     """Open an object by the first protocol that it has, with ``None`` in place of a backend."""
     name = protocol_of(x) or "__array__"
     try:
         if name == "the buffer protocol":
             return None, *open_view(x, np.asarray(memoryview(x)), kind_of(x))
         if name == _CUDA or (name == _DLPACK and not dlpack.is_on_host(x)):
-            return _open_on_device(x, name, target)
+            return _open_on_device(x, name, opening.target)
         if name == _DLPACK:
             return None, *_over_dlpack(x)
-        return open_contents(x, _TAKEN[name], target, request)
+        return open_contents(x, _TAKEN[name], opening)
     except (UnsupportedTypeError, DeviceError):
         raise
     except Exception as error:
@@ -301,31 +298,32 @@ def _open_on_device(x: Any, protocol: str, target: Backend | None) -> Opened:
 
 
 def open_contents(
-    x: Any, take: Callable[[Any], Array], target: Backend | None, request: Request | None
+    x: Any, take: Callable[[Any], Array], opening: Opening
 ) -> tuple[Backend | None, TensorInfo, Any]:
     """Open an object as the array that it gives: of Python objects as these, of dates as counts."""
     try:
         return None, *open_array(x, take)
     except _Objects as found:
         if has_dates(found.array):
-            return _open_dates(x, found.array, target, request)
-        return registry.backend_named(EXCHANGE).open(found.array, target, request)
+            return _open_dates(x, found.array, opening)
+        return registry.backend_named(EXCHANGE).open(found.array, opening)
 
 
-def _open_dates(x: Any, array: Array, target: Backend | None, request: Request | None) -> Opened:
+def _open_dates(x: Any, array: Array, opening: Opening) -> Opened:
     """Open an array of dates that an object gave, as a copy, since it may be one."""
     # Here, because they would make `import tensorferry` slower.
     from ...columns.column import Column
     from ...columns.layouts import asked_of
     from ..dates import dates_of
 
+    request = opening.request
     contents = dates_of(
         array, None if request is None else asked_of(request.dtype, request.casting)
     )
     contents.kind = kind_of(x).name
     if isinstance(contents.found, Column):
         contents.found.reasons = (Reason("an array that the object gives"),)
-    return registry.backend_of(contents).open(contents, target, request)
+    return registry.backend_of(contents).open(contents, opening)
 
 
 class _Objects(Exception):  # noqa: N818 - no error: an array of objects may hold numbers

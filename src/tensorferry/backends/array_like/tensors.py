@@ -11,7 +11,7 @@ from ...columns.column import Refused
 from ...columns.interface import gives_arrow, leaving_streams
 from ...hints import Hint
 from ...host import memory
-from ..base import Backend
+from ..base import UNASKED, Backend, Opening
 from ..opening import Later, TableContents, remark_of
 from .declared import CAPABILITIES, DECLARED, NAME, snippet
 from .libraries import known_class
@@ -21,7 +21,6 @@ from .tables import ArrowColumn, found_in, is_known_by_arrow, open_arrow, open_c
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
     from ...core.labels import Labels
-    from ...core.request import Request
     from ...typing import Array
     from ..base import Opened
 
@@ -84,20 +83,12 @@ class ArrayLikeBackend(Backend):
         with leaving_streams():
             return self.open(x)[1]
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> Opened:
+    def preview(self, x: Any, opening: Opening = UNASKED) -> Opened:
         with leaving_streams():
-            return self.open(x, target, request, exactly=True)
+            return self.open(x, opening, exactly=True)
 
-    def open(
-        self,
-        x: Any,
-        target: Backend | None = None,
-        request: Request | None = None,
-        *,
-        exactly: bool = False,
-    ) -> Opened:
+    def open(self, x: Any, opening: Opening = UNASKED, *, exactly: bool = False) -> Opened:
+        target, request = opening.target, opening.request
         exactly = exactly or (request is not None and request.copy is False)
         if isinstance(x, TableContents):
             return self, *open_contents(x, target, request, exactly=exactly)
@@ -105,10 +96,10 @@ class ArrayLikeBackend(Backend):
             return self, *open_arrow(x, target, request, exactly=exactly)
         known = known_class(type(x))
         if known is None:
-            backend, info, handle = open_by_protocol(x, target, request)
+            backend, info, handle = open_by_protocol(x, opening)
         else:
             with reading(type(x).__name__):
-                backend, info, handle = known.open(x, target, request)
+                backend, info, handle = known.open(x, opening)
         return backend or self, info, handle
 
     def remark(self, info: TensorInfo) -> str:

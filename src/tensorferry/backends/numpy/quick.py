@@ -210,10 +210,7 @@ class NumpyQuick(Quick[NumpyBackend]):
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         name = self.backend.name
-        from_list = numbers.list_reader(
-            {kind: exact.dtype for kind, exact in EXPECTED.items()}, otherwise=together.join
-        )
-        return {(np.ndarray, name): _plain, (list, name): from_list}
+        return {(np.ndarray, name): _plain, (list, name): _from_list}
 
 
 def _alike(tensors: Sequence[Any]) -> Mapping[Any, Sequence[int]] | None:
@@ -250,6 +247,12 @@ def _write_alike(x: Array, out: Array) -> None:
     if x.ndim == 1 and x.strides != out.strides and np.may_share_memory(x, out):
         x = x.copy()
     out[...] = x
+
+
+_from_list = numbers.list_reader(
+    {kind: exact.dtype for kind, exact in EXPECTED.items()}, otherwise=together.join
+)
+"""The fast path of a list to NumPy."""
 
 
 def _plain(x: Array) -> Array | None:

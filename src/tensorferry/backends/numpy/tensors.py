@@ -21,13 +21,12 @@ from ...host import casts, memory
 from ...host.masked import has_masked, is_masked_array
 from ...host.numpy_dtypes import NAMES, numpy_dtype, of_numpy
 from .. import registry
-from ..base import Backend, kind_of_type
+from ..base import UNASKED, Backend, Opening, kind_of_type
 from .declared import CAPABILITIES, DECLARED, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...core.request import Request
     from ...typing import Array
     from ..base import Opened
 
@@ -97,19 +96,17 @@ class NumpyBackend(Backend):
             return TensorInfo(self.name, (), name, writable=True, kind=_SCALAR)
         return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
 
-    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def open(self, x: Any, opening: Opening = UNASKED) -> Opened:
         if x.dtype.hasobject:
-            return _numbers_of(x, target, request, looks=False)
+            return _numbers_of(x, opening, looks=False)
         if x.dtype.kind in "mM":
-            return _dates_of(x, target, request)
+            return _dates_of(x, opening)
         return self, self.describe(x), x
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> Opened:
+    def preview(self, x: Any, opening: Opening = UNASKED) -> Opened:
         if x.dtype.hasobject:
-            return _numbers_of(x, target, request, looks=True)
-        return self.open(x, target, request)
+            return _numbers_of(x, opening, looks=True)
+        return self.open(x, opening)
 
     def is_text(self, x: Any) -> bool:
         kind = x.dtype.kind
@@ -346,18 +343,19 @@ def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
     )
 
 
-def _dates_of(x: Any, target: Backend | None, request: Request | None) -> Opened:
+def _dates_of(x: Any, opening: Opening) -> Opened:
     """Open dates or durations: as their integers, if an integer dtype is named; else refused."""
     from ...columns.layouts import asked_of
     from ..dates import dates_of
 
     if has_masked(x):
         raise _masked()
+    request = opening.request
     contents = dates_of(x, None if request is None else asked_of(request.dtype, request.casting))
-    return registry.backend_of(contents).open(contents, target, request)
+    return registry.backend_of(contents).open(contents, opening)
 
 
-def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, looks: bool) -> Opened:
+def _numbers_of(x: Any, opening: Opening, *, looks: bool) -> Opened:
     """Open (or, with `looks`, describe) an object array as the nested list of its elements.
 
     Raises:
@@ -379,7 +377,7 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
         )
     try:
         owner = registry.backend_of(values)
-        source, info, handle = (owner.preview if looks else owner.open)(values, target, request)
+        source, info, handle = (owner.preview if looks else owner.open)(values, opening)
     except RecursionError as error:
         raise ShapeError("This array of objects contains itself, so it has no end.") from error
     except ConversionError as error:

@@ -43,6 +43,7 @@ from ...host.memory import gather
 from ...host.numpy_dtypes import of_numpy
 from ...sequences import reader
 from .. import lists, registry
+from ..base import UNASKED, Opening
 from ..columnar import ColumnBackend, Views
 from ..labelling import checked, refuse_twice
 from ..no_tensor import has_no_numbers
@@ -50,12 +51,11 @@ from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ...columns.column import Found
-    from ...core.request import Request
     from ...typing import Array
-    from ..base import Backend, Opened
+    from ..base import Opened
 
 __all__ = ["CODE", "WRITTEN", "first_of", "found_in_objects", "of_text", "reads_as_list"]
 
@@ -366,19 +366,17 @@ class PandasBackend(ColumnBackend):
             and index.name is None
         )
 
-    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def open(self, x: Any, opening: Opening = UNASKED) -> Opened:
         objects = self._objects(x)
         if objects is not None:
-            return registry.backend_named(EXCHANGE).open(objects, target, request)
-        return super().open(x, target, request)
+            return registry.backend_named(EXCHANGE).open(objects, opening)
+        return super().open(x, opening)
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> Opened:
+    def preview(self, x: Any, opening: Opening = UNASKED) -> Opened:
         objects = self._objects(x)
         if objects is not None:
-            return registry.backend_named(EXCHANGE).preview(objects, target, request)
-        return super().preview(x, target, request)
+            return registry.backend_named(EXCHANGE).preview(objects, opening)
+        return super().preview(x, opening)
 
     def _objects(self, x: Any) -> Array | None:
         """The array of a column of Python objects, if it is converted as their list."""
@@ -600,20 +598,22 @@ class PandasBackend(ColumnBackend):
 
     # -- labels ------------------------------------------------------------------------------------
 
-    def labels_given(self, index: object, columns: object) -> Labels:
+    def labels_given(
+        self, index: object, columns: object, to_array: Callable[[Any], Array]
+    ) -> Labels:
         if index is None:
             rows = None
         else:
-            rows = self._given("index", index)
+            rows = self._given("index", index, to_array)
         if columns is None:
             names = None
         else:
-            names = self._given("columns", columns)
+            names = self._given("columns", columns, to_array)
         if names is not None and not names.is_unique:
             refuse_twice(names)
         return Labels(self.name, rows, names)
 
-    def _given(self, keyword: str, value: Any) -> Any:
+    def _given(self, keyword: str, value: Any, to_array: Callable[[Any], Array]) -> Any:
         """The value of a keyword for labels, as an index.
 
         Raises:
@@ -639,9 +639,11 @@ class PandasBackend(ColumnBackend):
                     " for its values",
                 ),
             )
-        labels = checked(
-            keyword, value, 'frame.index or ["a", "b"]' if keyword == "index" else '["a", "b"]'
-        )
+        if keyword == "index":
+            example = 'frame.index or ["a", "b"]'
+        else:
+            example = '["a", "b"]'
+        labels = checked(keyword, value, example, to_array)
         try:
             # As the constructors of series and frames do it.
             found = pd.Index(labels, tupleize_cols=False)

@@ -31,7 +31,7 @@ from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...columns.column import Found
     from ...core.capabilities import Capabilities
@@ -203,8 +203,10 @@ class PolarsBackend(ColumnBackend):
 
     # -- labels ------------------------------------------------------------------------------------
 
-    def labels_given(self, index: object, columns: object) -> Labels:
-        names = [*checked("columns", columns, '["a", "b"]')]
+    def labels_given(
+        self, index: object, columns: object, to_array: Callable[[Any], Array]
+    ) -> Labels:
+        names = [*checked("columns", columns, '["a", "b"]', to_array)]
         odd = next((name for name in names if not isinstance(name, str)), None)
         if odd is not None:
             raise UnsupportedTypeError(

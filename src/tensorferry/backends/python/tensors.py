@@ -24,7 +24,7 @@ from ...host.numpy_dtypes import NAMES, numpy_dtype, of_numpy
 from ...planning import rules
 from ...sequences import numbers, reader
 from .. import lists
-from ..base import Backend
+from ..base import UNASKED, Backend, Opening
 from .declared import CAPABILITIES, DECLARED, exact_scalar, snippet
 
 if TYPE_CHECKING:
@@ -126,16 +126,17 @@ class PythonBackend(Backend):
         """Describe the array into which a sequence is read, or which is over a buffer."""
         return self.open(x)[1]
 
-    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def open(self, x: Any, opening: Opening = UNASKED) -> Opened:
         if type(x) is not list:
             if isinstance(x, _BUFFERS):
                 array = _over_buffer(x)
                 return self, self._info(array, kind_named("buffer")), array
             if isinstance(x, reader.NewArray):
-                return self, self._info_of_new(x, target), x.array
-        found = x if isinstance(x, lists.Members) else lists.members_of(x, request)
+                return self, self._info_of_new(x, opening.target), x.array
+        found = x if isinstance(x, lists.Members) else lists.members_of(x, opening)
         if found is not None:
-            return self._opened_together(found, target, request)
+            return self._opened_together(found, opening)
+        target, request = opening.target, opening.request
         first, size = reader.first(x)
         if (
             size > MANY
@@ -147,20 +148,18 @@ class PythonBackend(Backend):
             if read is not None:
                 return self, _info_of_many(read.shape, read.exact, target, request), read.value
         try:
-            array, weak = lists.read(x, first)
+            array, weak = lists.read(x, first, opening)
         except GradientError:
-            found = lists.with_numbers(x, request)
+            found = lists.with_numbers(x, opening)
             if found is None:
                 raise
-            return self._opened_together(found, target, request)
+            return self._opened_together(found, opening)
         name = NAMES[array.dtype]
         return self, _numbers_info(array.shape, name, weak and _weak(name, weak, target)), array
 
-    def _opened_together(
-        self, found: lists.Members, target: Backend | None, request: Request | None
-    ) -> Opened:
-        found = lists.gathered(found, target, request)
-        owner, info = lists.whole_of(found, target)
+    def _opened_together(self, found: lists.Members, opening: Opening) -> Opened:
+        found = lists.gathered(found, opening.target, opening.request)
+        owner, info = lists.whole_of(found, opening.target)
         return owner or self, info, found
 
     def _read_many(

@@ -47,6 +47,7 @@ __all__ = [
     "signature_in_python",
 ]
 
+_extension: Any = extension("backends.torch._tensors")
 _DTYPE, _REQUIRES_GRAD, _NBYTES = map(attrgetter, ("dtype", "requires_grad", "nbytes"))
 _IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
 _LARGEST = 16
@@ -60,6 +61,8 @@ _SMALL = 1 << 15
 """Up to this many bytes, NumPy copies faster than PyTorch, which starts threads."""
 _TOGETHER = 1 << 20
 """Up to this many bytes, a list of tensors is joined faster without PyTorch."""
+_read_list = numbers.list_reader({bool: "bool", int: "int64", float: "float32"})
+"""Reads a list of numbers, if PyTorch's default dtype is float32."""
 _LISTED = ORDINARY | {"bfloat16"}
 """Dtypes for which PyTorch's `tolist` gives the exact numbers, with NaN's sign and payload.
 
@@ -270,9 +273,8 @@ def reader(
         signature: Reads the signatures of the tensors that it leaves to Python.
         array: The fast path to NumPy for these.
     """
-    module = extension("backends.torch._tensors")
     exchange = getattr(backend.tensor, "__dlpack_c_exchange_api__", None)
-    if module is None or exchange is None or memory.HEADER is None:
+    if _extension is None or exchange is None or memory.HEADER is None:
         return None
     rows, names = [], backend.names
 
@@ -296,7 +298,7 @@ def reader(
         through = backend.exported.get(dtype, (None, None))  # its integers, and the name
         rows.append((code, bits, dtype, *through, is_ambiguous, has_signature, may_be_negative))
     try:
-        return module.Reader(
+        return _extension.Reader(
             exchange=exchange,
             rows=tuple(rows),
             kinds=tuple(backend.memories),
@@ -721,10 +723,7 @@ def _from_list(
 
     `torch.stack` keeps PyTorch's own in their graph, and refuses different shapes and devices.
     """
-    read, from_numpy = (
-        numbers.list_reader({bool: "bool", int: "int64", float: "float32"}),
-        backend.from_numpy,
-    )
+    from_numpy = backend.from_numpy
     default_dtype, single = backend.torch.get_default_dtype, backend.torch.float32
     memories, compiling, stack = backend.memories, backend.compiling, backend.torch.stack
     from_array = _from_numpy(backend)
@@ -734,7 +733,7 @@ def _from_list(
             return None
         if type(x[0]) not in memories:
             if default_dtype() is single:
-                array = read(x)
+                array = _read_list(x)
             else:
                 array = None
             if array is not None:

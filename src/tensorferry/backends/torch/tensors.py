@@ -98,10 +98,7 @@ class TorchBackend(Backend):
             if name in self.dtypes
         }
         self.adopted = _Adopted(self.dtypes)
-        self.by_default = {
-            (self.dtypes[name], *marks): found.holding(self.dtypes)
-            for (name, *marks), found in BY_DEFAULT.items()
-        }
+        self.by_default = _ByDefault(self.dtypes)
         self.takes_read_only = _takes_read_only(self.from_dlpack)
         # Settings of PyTorch, and what traces, fakes or differentiates now.
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
@@ -126,8 +123,16 @@ class TorchBackend(Backend):
         # Tensors in a loop are alike. If they have the same description object, their plan is found
         # faster.
         self.dense = lru_cache(maxsize=4096)(self._dense_info)
-        self.accelerators = Accelerators(torch, self.dtypes)
-        self.buffers = PackedBuffers(torch, self.memories, self.without_autocast)
+
+    @cached_property
+    def accelerators(self) -> Accelerators:
+        """What PyTorch can do on each kind of device."""
+        return Accelerators(self.torch, self.dtypes)
+
+    @cached_property
+    def buffers(self) -> PackedBuffers:
+        """Many tensors in one."""
+        return PackedBuffers(self.torch, self.memories, self.without_autocast)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -635,6 +640,23 @@ class _Adopted(dict[Any, "tuple[Any, Any] | None"]):
         else:
             via = None
         return self.setdefault(dtype, None if via is None else (np.dtype(via), self._dtypes[name]))
+
+
+class _ByDefault(dict[Any, "Capabilities"]):
+    """The capabilities, by default dtype and by whether autograd and `torch.jit.trace` record.
+
+    It is filled when they are asked for: most processes have one default dtype.
+    """
+
+    def __init__(self, dtypes: Mapping[str, Any]) -> None:
+        self._dtypes = dtypes
+        self._names = {dtype: name for name, dtype in dtypes.items()}
+
+    def __missing__(self, settings: tuple[Any, bool, bool]) -> Capabilities:
+        dtype, records, traces = settings
+        found = BY_DEFAULT[self._names[dtype], records, traces]
+        # The first one that is kept, because those of equal settings must be the same object.
+        return self.setdefault(settings, found.holding(self._dtypes))
 
 
 def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
