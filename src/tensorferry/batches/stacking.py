@@ -27,7 +27,6 @@ from ..sequences.columns import Wanted, read_lists, read_numbers
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
 from ..trees.containers import PLAIN
-from ..trees.walk import is_row
 from .padding import APART, PaddedRows, common_dtype, filling, without_nothing
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from .padding import PaddedShapes, Padding
 
 
-__all__ = ["ColumnPlan", "Columns", "NotRowsError", "NumberKinds", "dtype_together", "kinds_in"]
+__all__ = ["ColumnPlan", "Columns", "NumberKinds", "dtype_together", "kinds_in"]
 
 PYTHON = "python"
 
@@ -227,7 +226,6 @@ class Columns(NamedTuple):
             kinds: The types of these.
 
         Raises:
-            NotRowsError: It has a list that is no leaf.
             ConversionError: It cannot be stacked or converted.
         """
         try:
@@ -293,22 +291,18 @@ class Columns(NamedTuple):
         ``None`` for others, and for lists that cannot be stacked.
 
         Raises:
-            NotRowsError: It has a list that is no leaf.
             ShapeError: Lists of numbers have unequal lengths, and are not padded.
         """
         lengths = numbers.measure(column)
         if lengths is None:
-            _refuse_containers(column)
             return None
         layout, is_needed = self.padding.layout_of(*lengths, is_padded=value is not None)
         if not is_needed and lengths[0] != lengths[1]:
-            _refuse_containers(column)
             self._refuse_unequal(index, column)
             return None
         fill = _Fill(self, index, value, conversion) if is_needed else None
         read = read_lists(column, layout, _as_it_is if fill is None else fill)
         if read is None:
-            _refuse_containers(column)
             return None
         if value is None:
             return self._of_read(index, read, conversion)
@@ -328,6 +322,21 @@ class Columns(NamedTuple):
             code=self.padding.code(value),
         )
         return ColumnPlan(None, None, extent, joined, fill.conversion)
+
+    def marks_of(self, leaf: ColumnPlan) -> list[tuple[str, NewArray, Conversion]]:
+        """A padded leaf's mask and lengths: each a keyword, an array, and a conversion."""
+        found = [] if leaf.extent is None else self.padding.marks_of(leaf.extent)
+        if not found:
+            return []
+        conversion = leaf.conversion
+        if leaf.prepared is not None:
+            # On the device of the leaf.
+            request = leaf.prepared.request
+            if request.device is None and request.placement is None:
+                device = leaf.prepared.recipe.plan.result.device
+                request = request._replace(device=None if device == HOST else device)
+            conversion = conversion_of(leaf.prepared.target, request)
+        return [(keyword, NewArray(mark), _of_marks(conversion)) for keyword, mark in found]
 
     def _is_stacked(self, index: int, column: list[Any], types: set[type]) -> bool:
         """Whether the leaves of a column are tensors.
@@ -548,22 +557,15 @@ class Columns(NamedTuple):
             raise LossyCastError(message, self.padding.with_number(self.name(index))) from error
 
 
-class NotRowsError(Exception):
-    """A column of lists that begins with a number, in which a list is a container, and no leaf."""
-
-
-def _refuse_containers(column: list[Any]) -> None:
-    """Raise if a list of a column is no leaf.
-
-    Raises:
-        NotRowsError: One is a container.
-    """
-    if not all(type(each) is not list or is_row(each) for each in column):
-        raise NotRowsError
-
-
 def _as_it_is(exact: Exact) -> Wanted:
     return Wanted(exact.dtype)
+
+
+@lru_cache(maxsize=256)
+def _of_marks(conversion: Conversion) -> Conversion:
+    """The conversion of masks and lengths beside a leaf with this conversion."""
+    request = conversion.request._replace(dtype=dtypes.FIT, casting=None)
+    return conversion_of(conversion.target, request)
 
 
 class _Fill:

@@ -52,6 +52,7 @@ __all__ = [
     "explain_tree",
     "is_ordinary_tensor",
     "snapshot",
+    "targets_followed",
     "targets_of",
     "untraced",
 ]
@@ -400,12 +401,31 @@ def _programs(
         ConversionError, TypeError, ValueError: A keyword has a value that it does not take.
     """
     _validate(coalesce, index=False)
+    targets = targets_followed(to, followed, dtype, device, copy, casting, grad)
+    if callable(leaves) or targets is None:
+        return None
+    rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
+    return targets.programs(rule, coalesce=coalesce)
+
+
+def targets_followed(
+    to: To | None,
+    followed: tuple[str, str | None, str | None] | None,
+    dtype: object,
+    device: object,
+    copy: bool | None,
+    casting: str | None,
+    grad: str,
+) -> Targets | None:
+    """The targets for arguments of `_programs`; ``None`` if they have to be found at length."""
+    if (to is None) is (followed is None):
+        return None
     name, theirs, place = (registry.canonical(to), None, None) if followed is None else followed
     target = registry.ready(name)
     is_labelled = followed is not None and target.capabilities.options.labels
-    if callable(leaves) or is_labelled or (followed is not None and place is None):
+    if is_labelled or (followed is not None and place is None):
         return None
-    targets = _targets_of(
+    return _targets_of(
         name,
         registry.revision,
         dtype,
@@ -416,8 +436,6 @@ def _programs(
         grad=grad,
         options=(),
     )
-    rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
-    return targets.programs(rule, coalesce=coalesce)
 
 
 def _forget() -> None:

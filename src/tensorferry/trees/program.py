@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Opened = tuple[Any, Iterable[Any]]
 
-__all__ = ["Program", "Programs"]
+__all__ = ["DEEPEST", "Program", "Programs", "labels_of", "way_to_open"]
 
 _ALTERNATIVES = 8
 """How many programs are kept for trees that look alike at first sight."""
@@ -51,7 +51,7 @@ _MOST = 64
 """For how many different first sights programs are kept."""
 _MOST_LEAVES = 1 << 18
 """The most leaves of all programs of one request together."""
-_DEEPEST = 100
+DEEPEST = 100
 """The deepest nesting of containers in a program."""
 _FEW = 8
 """Up to so many leaves, all are tried by a fast path."""
@@ -127,7 +127,7 @@ class Container:
             leaves += values[start:]
         if self.size or self.kind is not tuple:  # there is only one empty tuple
             met.append(id(x))
-        return self.labels is None or equal(self.labels, _labels(whole))
+        return self.labels is None or equal(self.labels, labels_of(whole))
 
     def rebuild(self, kept: Iterator[Any], leaves: Iterator[Any]) -> Any:
         """Make the container again.
@@ -149,7 +149,7 @@ class Container:
         return self.make(whole, values)
 
 
-def _labels(whole: Any) -> list[Any]:
+def labels_of(whole: Any) -> list[Any]:
     """The keys or entries of a container, with their types: ``1`` and ``True`` are equal.
 
     A key of another class, whose comparison may do anything, is told by its `id`.
@@ -257,6 +257,32 @@ def _opened_by(
         return None
 
     return opened
+
+
+def way_to_open(
+    x: Any, is_free: Callable[[Any], bool] | None
+) -> tuple[Callable[[Any], Opened | None], Callable[[Any, Any], Any]] | None:
+    """How an object is opened and made again; ``None`` if it is a leaf.
+
+    Args:
+        x: The object.
+        is_free: See `_opened_by`.
+    """
+    kind = type(x)
+    if kind in _BUILT_IN and not (kind is OrderedDict and x.__dict__):
+        return _BUILT_IN[kind]
+    if issubclass(kind, tuple) and not is_tuple_with_a_constructor(kind):
+        if optree.is_namedtuple_class(kind):
+            return _open_itself, _make_named
+        if optree.is_structseq_class(kind):
+            return _open_itself, _make_sequence
+    is_ours = kind is OrderedDict or issubclass(kind, (tuple, np.ndarray, np.void))
+    if not is_ours and _open_registered(x) is not None:
+        return _open_registered, _make_registered
+    openers = openers_of(kind, [x])
+    if not any(opener(x) is not None for opener in openers):
+        return None
+    return _opened_by(openers, is_free), _make_node
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -524,9 +550,9 @@ class Programs:
             not issubclass(kind, (np.ndarray, np.void)) and registry.is_known_tensor(kind)
         ):
             return None
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             raise _NoProgramError
-        found = self._way_to_open(x)
+        found = way_to_open(x, self._rule.is_free if self._rule.refuses else None)
         if found is None:
             return None
         opened, make = found
@@ -542,28 +568,8 @@ class Programs:
                 leaves.append(value)
             else:
                 inner.append((at, container))
-        labels = _labels(whole) if self._by_name else None
+        labels = labels_of(whole) if self._by_name else None
         return Container(kind, len(values), tuple(inner), opened, make, labels)
-
-    def _way_to_open(
-        self, x: Any
-    ) -> tuple[Callable[[Any], Opened | None], Callable[[Any, Any], Any]] | None:
-        """How an object is opened and made again; ``None`` if it is a leaf."""
-        kind = type(x)
-        if kind in _BUILT_IN and not (kind is OrderedDict and x.__dict__):
-            return _BUILT_IN[kind]
-        if issubclass(kind, tuple) and not is_tuple_with_a_constructor(kind):
-            if optree.is_namedtuple_class(kind):
-                return _open_itself, _make_named
-            if optree.is_structseq_class(kind):
-                return _open_itself, _make_sequence
-        is_ours = kind is OrderedDict or issubclass(kind, (tuple, np.ndarray, np.void))
-        if not is_ours and _open_registered(x) is not None:
-            return _open_registered, _make_registered
-        openers = openers_of(kind, [x])
-        if not any(opener(x) is not None for opener in openers):
-            return None
-        return _opened_by(openers, self._rule.is_free if self._rule.refuses else None), _make_node
 
     # -- run --------------------------------------------------------------------------------------
 
@@ -740,6 +746,6 @@ def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     if not tree_program.root.take(out, outs, theirs, []):
         return None
     for mine, other in zip(kept, theirs, strict=True):
-        if not equal(_labels(mine), _labels(other)):
+        if not equal(labels_of(mine), labels_of(other)):
             return None
     return outs

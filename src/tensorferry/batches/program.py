@@ -1,0 +1,602 @@
+"""`BatchPrograms`: how samples of one structure become a batch, made for the first and found by the next.
+
+As `trees.program`, for samples: the containers, the types of the leaves of each column, and what
+becomes of it. A batch is checked against a program while its samples are taken apart. What no
+program is made for, and every error, is the matter of `Collation`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import optree
+
+from ..backends import fast_paths, registry, together
+from ..backends.base import Backend
+from ..backends.nodes import Node
+from ..core.info import TensorInfo
+from ..core.leaf_dtypes import place_of_name
+from ..core.named_tuple import NamedTuple
+from ..errors import PlanViolation
+from ..execution import run
+from ..host.numpy_dtypes import of_numpy
+from ..sequences.columns import apart
+from ..sequences.numbers import PYTHON_NUMBERS, types_in
+from ..trees.containers import PLAIN, openers_of
+from ..trees.failures import refuse_unknown_name
+from ..trees.leaves import UNKNOWN
+from ..trees.program import DEEPEST, labels_of, way_to_open
+from ..trees.structure import equal
+from ..trees.walk import is_row, take_apart
+from .padding import NOT_PADDED
+from .stacking import Columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+
+    from ..execution.recipes import Recipe
+    from ..trees.leaves import LeafRule
+    from ..trees.targets import Targets
+    from .padding import Padding
+
+    Apart = tuple[Any, list[list[Any]]]
+    Marks = dict[int, list[tuple[str, Any]]]
+
+__all__ = ["BatchProgram", "BatchPrograms"]
+
+_ALTERNATIVES = 8
+"""How many programs are kept for samples that look alike at first sight."""
+_MOST = 64
+"""For how many different first sights programs are kept."""
+_MOST_COLUMNS = 1 << 16
+"""The most columns of all programs of one request together."""
+_MOST_RECIPES = 256
+"""The most recipes of one request."""
+
+
+class _NoProgramError(Exception):
+    """There is no program for a batch."""
+
+
+# -- containers ------------------------------------------------------------------------------------
+
+
+class SampleContainer(NamedTuple):
+    """A container in the samples.
+
+    Args:
+        size: The number of its values.
+        inner: Those values that are containers, by position.
+        apart: Takes such containers apart: what one for the batch is made from, and the values of
+            all for each position. ``None`` if they have another structure.
+        make: Makes a container from that, and other values.
+        labels: Its keys, if names matter; ``None`` if not.
+    """
+
+    size: int
+    inner: tuple[tuple[int, SampleContainer], ...]
+    apart: Callable[[list[Any]], Apart | None]
+    make: Callable[[Any, Any], Any]
+    labels: list[Any] | None
+
+    def take(self, samples: list[Any], columns: list[list[Any]], wholes: list[Any]) -> bool:
+        """Take samples apart. Whether they are such containers.
+
+        Args:
+            samples: The samples.
+            columns: Their columns are added here.
+            wholes: What this container and each inside are made from is added here.
+        """
+        found = self.apart(samples)
+        if found is None or len(found[1]) != self.size:
+            return False
+        whole, values = found
+        if self.labels is not None and not equal(self.labels, labels_of(whole)):
+            return False
+        wholes.append(whole)
+        start = 0
+        for at, inner in self.inner:
+            columns += values[start:at]
+            if not inner.take(values[at], columns, wholes):
+                return False
+            start = at + 1
+        columns += values[start:]
+        return True
+
+    def rebuild(self, wholes: Iterator[Any], columns: Iterator[Any], count: int) -> Any:
+        """Make the container for the batch.
+
+        Args:
+            wholes: What `take` added.
+            columns: What has become of the columns.
+            count: The number of samples.
+        """
+        whole, values, start = next(wholes), [], 0
+        for at, inner in self.inner:
+            values += islice(columns, at - start)
+            values.append(inner.rebuild(wholes, columns, count))
+            start = at + 1
+        values += islice(columns, self.size - start)
+        if isinstance(whole, Node) and whole.stack is not None:
+            return whole.stack(values, count)
+        return self.make(whole, values)
+
+
+def _apart_by_keys(samples: list[Any]) -> Apart | None:
+    """Dicts and defaultdicts. Of the first, its keys as they are now."""
+    if len(types_in(samples)) > 1:
+        return None
+    whole = samples[0].copy()
+    columns = apart([whole, *samples[1:]])
+    return None if columns is None else (whole, columns)
+
+
+def _apart_in_order(samples: list[Any]) -> Apart | None:
+    """OrderedDicts, whose order is another than that of the dict inside."""
+    if types_in(samples) != {OrderedDict} or any(x.__dict__ for x in samples):
+        return None
+    held = [dict(x.items()) for x in samples]
+    columns = apart(held)
+    return None if columns is None else (held[0], columns)
+
+
+def _apart_by_places(samples: list[Any]) -> Apart | None:
+    columns = apart(samples)
+    return None if columns is None else (samples[0], columns)
+
+
+def _apart_deques(samples: list[Any]) -> Apart | None:
+    first = samples[0]
+    if types_in(samples) != {deque} or any(each.maxlen != first.maxlen for each in samples):
+        return None
+    columns = apart(list(map(tuple, samples)))
+    return None if columns is None else (first, columns)
+
+
+def _apart_by(kind: type, opened: Callable[[Any], Any]) -> Callable[[list[Any]], Apart | None]:
+    """A function for containers that are opened one by one."""
+
+    def apart_one_by_one(samples: list[Any]) -> Apart | None:
+        if types_in(samples) != {kind}:
+            return None
+        whole: Any = None
+        rows = []
+        for x in samples:
+            found = opened(x)
+            if found is None:
+                return None
+            if whole is None:
+                whole = found[0]
+            elif not _are_alike(whole, found[0]):
+                return None
+            rows.append(tuple(found[1]))
+        columns = apart(rows)
+        return None if columns is None else (whole, columns)
+
+    return apart_one_by_one
+
+
+def _are_alike(whole: Any, other: Any) -> bool:
+    """Whether containers have the same keys, and the same attributes that are not values."""
+    if not isinstance(whole, Node):
+        return equal(whole, other)
+    return (
+        other.no_batch is None
+        and len(whole.entries) == len(other.entries)
+        and [*whole.entries] == [*other.entries]
+        and equal(whole.static, other.static)
+        and equal(whole.registered, other.registered)
+    )
+
+
+def _way_apart(
+    x: Any, is_free: Callable[[Any], bool] | None
+) -> tuple[Callable[[list[Any]], Apart | None], Callable[[Any, Any], Any]] | None:
+    """How objects like this one are taken apart, and one is made; ``None`` if it is a leaf."""
+    found = way_to_open(x, is_free)
+    if found is None:
+        return None
+    opened, make = found
+    kind = type(x)
+    if kind is deque:
+        return _apart_deques, make
+    if kind is OrderedDict:
+        return (_apart_by(kind, opened) if x.__dict__ else _apart_in_order), make
+    if opened(x) is not None and isinstance(opened(x)[0], (Node, optree.PyTreeSpec)):
+        return _apart_by(kind, opened), make
+    return (_apart_by_keys if isinstance(x, dict) else _apart_by_places), make
+
+
+# -- programs --------------------------------------------------------------------------------------
+
+
+class ColumnKind(NamedTuple):
+    """The leaves of a column, and what becomes of them.
+
+    Args:
+        types: Their types.
+        convert: Makes the tensor, or the list, by the arguments of `BatchPrograms.tensors`.
+        value: The number with which they are padded; ``None`` if they are not.
+        among: Which name in ``dtype=`` is theirs; ``None`` if none is.
+    """
+
+    types: set[type]
+    convert: Callable[[BatchPrograms, BatchProgram, int, list[Any], Marks], Any]
+    value: Any
+    among: int | None
+
+
+class BatchProgram(NamedTuple):
+    """How samples of one structure become a batch.
+
+    Args:
+        root: The outermost container; ``None`` if each sample is one leaf.
+        columns: The kind of each column.
+        routes: The position of each leaf in its container, after those of the containers around.
+        planner: Plans what becomes of a column that is not known yet.
+    """
+
+    root: SampleContainer | None
+    columns: list[ColumnKind]
+    routes: list[tuple[int, ...]]
+    planner: Columns
+
+    def take(self, samples: list[Any]) -> tuple[list[list[Any]], list[Any]] | None:
+        """The columns of samples, and what containers are made from; ``None`` for other samples."""
+        columns: list[list[Any]] = []
+        wholes: list[Any] = []
+        if self.root is None:
+            columns.append(samples.copy())
+        elif not self.root.take(samples, columns, wholes):
+            return None
+        for column, kind in zip(columns, self.columns, strict=True):
+            if types_in(column) != kind.types:
+                return None
+        return columns, wholes
+
+    def put_marks(self, batch: Any, marks: Marks) -> None:
+        """Put masks and lengths beside the leaves that they belong to.
+
+        Raises:
+            _NoProgramError: They cannot be put there, or not in this way.
+        """
+        for index, found in marks.items():
+            mapping = batch
+            *outer, last = self.routes[index] or (-1,)
+            for at in outer:
+                mapping = list(mapping.values())[at] if isinstance(mapping, dict) else mapping[at]
+            if not isinstance(mapping, dict):
+                raise _NoProgramError
+            key = list(mapping)[last]
+            for keyword, mark in found:
+                if not isinstance(key, str) or f"{key}_{keyword}" in mapping:
+                    raise _NoProgramError
+                mapping[f"{key}_{keyword}"] = mark
+
+
+class BatchPrograms:
+    """The programs of one request.
+
+    Args:
+        targets: The targets of the leaves, the same for all.
+        rule: The rule for which leaves are stacked; without a user's callable.
+        padding: How leaves are padded.
+    """
+
+    __slots__ = (
+        "_by_name",
+        "_columns",
+        "_is_ordinary",
+        "_kept",
+        "_padding",
+        "_paths",
+        "_recipes",
+        "_rule",
+        "_targets",
+    )
+
+    def __init__(self, targets: Targets, rule: LeafRule, padding: Padding = NOT_PADDED) -> None:
+        self._targets = targets
+        self._rule = rule
+        self._padding = padding
+        self._kept: dict[Any, tuple[BatchProgram, ...]] = {}
+        self._columns = 0
+        self._recipes: dict[Hashable, Recipe] = {}
+        self._by_name = bool(targets.rule.names or padding.by_name)
+        common: Any = targets.common
+        self._is_ordinary = common.request.is_ordinary and not targets.decides_by_leaf
+        self._paths: Mapping[type, Callable[[Any], Any]] = fast_paths.paths_to(common.target.name)
+
+    def collate(self, samples: list[Any]) -> Any:
+        """Make a batch; `NotImplemented` if it is a matter for `Collation`."""
+        try:
+            found = self._find(samples)
+            if found is None:
+                return NotImplemented
+            made, columns, wholes = found
+            marks: Marks = {}
+            results = [
+                kind.convert(self, made, index, column, marks)
+                for index, (kind, column) in enumerate(zip(made.columns, columns, strict=True))
+            ]
+            if made.root is None:
+                batch = results[0]
+            else:
+                batch = made.root.rebuild(iter(wholes), iter(results), len(samples))
+            if marks:
+                made.put_marks(batch, marks)
+        except PlanViolation:
+            raise
+        except Exception:  # noqa: BLE001 - the error is raised there, with the path of the leaf
+            return NotImplemented
+        return batch
+
+    # -- find -------------------------------------------------------------------------------------
+
+    def _find(self, samples: list[Any]) -> tuple[BatchProgram, list[list[Any]], list[Any]] | None:
+        first = samples[0]
+        kind = type(first)
+        sight = kind, len(first) if issubclass(kind, (dict, tuple, list)) else 0
+        programs = self._kept.get(sight, ())
+        for made in programs:
+            taken = made.take(samples)
+            if taken is not None:
+                if made is not programs[0]:
+                    # The one that was used last is tried first.
+                    self._kept[sight] = made, *[each for each in programs if each is not made]
+                return made, *taken
+        made = self._make(samples)
+        taken = made.take(samples)
+        if taken is None:
+            return None
+        self._columns += len(made.columns)
+        if self._columns > _MOST_COLUMNS or len(self._kept) >= _MOST:
+            self._kept, self._columns, programs = {}, len(made.columns), ()
+        self._columns -= sum(len(each.columns) for each in programs[_ALTERNATIVES - 1 :])
+        self._kept[sight] = made, *programs[: _ALTERNATIVES - 1]
+        return made, *taken
+
+    # -- make -------------------------------------------------------------------------------------
+
+    def _make(self, samples: list[Any]) -> BatchProgram:
+        """The program for samples.
+
+        Raises:
+            _NoProgramError: There is none.
+            ConversionError: They cannot be stacked.
+        """
+        routes: list[tuple[int, ...]] = []
+        root = self._container(samples[0], (), routes, below_key=False)
+        columns: list[list[Any]] = []
+        if root is None:
+            columns.append(samples)
+        elif not root.take(samples, columns, []):
+            raise _NoProgramError
+        names: list[str] = []
+        if self._by_name:
+            names = take_apart(samples[0], rows=self._rule.takes_rows)[1].names()
+            if len(names) != len(columns):
+                raise _NoProgramError
+        kinds = [
+            self._kind_of(column, names[index] if names else "")
+            for index, column in enumerate(columns)
+        ]
+        if root is None and kinds[0].convert is BatchPrograms.kept:
+            raise _NoProgramError
+        if names:
+            self._refuse_unknown_names(kinds, names)
+        name = names.__getitem__ if names else _nameless
+        planner = Columns(self._targets, self._rule, self._padding, run.prepare, name, name)
+        return BatchProgram(root, kinds, routes, planner)
+
+    def _container(
+        self, x: Any, route: tuple[int, ...], routes: list[tuple[int, ...]], *, below_key: bool
+    ) -> SampleContainer | None:
+        """The container that an object is; ``None`` if it is a leaf, whose position is added.
+
+        Raises:
+            _NoProgramError: There is no program for such samples.
+        """
+        kind = type(x)
+        found = None
+        is_tensor = not issubclass(kind, (np.ndarray, np.void)) and registry.is_known_tensor(kind)
+        is_leaf = kind is list and below_key and self._rule.takes_rows and is_row(x)
+        if not (kind in PLAIN or is_tensor or is_leaf):
+            found = _way_apart(x, self._rule.is_free if self._rule.refuses else None)
+        if found is None:
+            routes.append(route)
+            return None
+        take, make = found
+        taken = take([x])
+        if taken is None or len(route) > DEEPEST:
+            raise _NoProgramError
+        whole, values = taken
+        if isinstance(whole, Node) and whole.no_batch is not None:
+            raise _NoProgramError
+        inner = []
+        is_mapping = _is_mapping(x)
+        for at, (value,) in enumerate(values):
+            container = self._container(value, (*route, at), routes, below_key=is_mapping)
+            if container is not None:
+                inner.append((at, container))
+        labels = labels_of(whole) if self._by_name else None
+        return SampleContainer(len(values), tuple(inner), take, make, labels)
+
+    def _kind_of(self, column: list[Any], name: str) -> ColumnKind:
+        """What becomes of a column.
+
+        Raises:
+            _NoProgramError: There is no program for samples with such a column.
+        """
+        types, rule = types_in(column), self._rule
+        of_columns = self._targets.decides_by_leaf or self._padding.adds
+        if of_columns and may_have_columns(column, types):
+            raise _NoProgramError
+        answers = [rule.answer_of(type(x), x) for x in {type(x): x for x in column}.values()]
+        convert: Any = BatchPrograms.kept
+        if len(types) == 1:
+            (kind,), (answer,) = types, answers
+            if issubclass(kind, TensorInfo) or answer is None or _may_open(kind, column):
+                raise _NoProgramError
+            if answer is UNKNOWN:
+                convert = BatchPrograms.searched
+            elif kind is list:
+                convert = BatchPrograms.lists
+            elif kind in PYTHON_NUMBERS and answer is True:
+                convert = BatchPrograms.numbers
+            elif answer is True or isinstance(answer, Backend):
+                convert = BatchPrograms.tensors
+        elif any(answer is not False for answer in answers) or not types <= PLAIN:
+            raise _NoProgramError
+        value = self._padding.value_of(lambda: name) if self._padding.on else None
+        names = tuple([each for each, _ in self._targets.rule.names])
+        among = place_of_name(names, name) if names else None
+        return ColumnKind(types, convert, value, among)
+
+    def _refuse_unknown_names(self, kinds: Sequence[ColumnKind], names: list[str]) -> None:
+        """Raise if a mapping in ``dtype=`` or ``pad=`` has a name that no tensor has.
+
+        Raises:
+            UnsupportedTypeError: It has.
+        """
+        tensors = [
+            name
+            for name, kind in zip(names, kinds, strict=True)
+            if kind.convert not in (BatchPrograms.kept, BatchPrograms.searched)
+        ]
+        refuse_unknown_name("dtype", self._targets.rule.names, tensors)
+        refuse_unknown_name("pad", self._padding.by_name, tensors)
+
+    # -- run --------------------------------------------------------------------------------------
+
+    def kept(self, _made: BatchProgram, _index: int, column: list[Any], _marks: Marks) -> Any:
+        """What becomes of objects that are no tensors: a list, or ``None``."""
+        return None if all(each is None for each in column) else column
+
+    def searched(self, _made: BatchProgram, _index: int, column: list[Any], _marks: Marks) -> Any:
+        """The same of objects that may hold a tensor.
+
+        Raises:
+            UnsupportedTypeError: One does.
+        """
+        for each in column:
+            if self._rule.takes(each):
+                raise _NoProgramError
+        return column
+
+    def numbers(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
+        """The tensor of Python numbers of one type."""
+        result = self._by_fast_path(column)
+        return self._planned(made, index, column, marks) if result is None else result
+
+    def lists(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
+        """The tensor of lists of numbers.
+
+        Raises:
+            _NoProgramError: One has something else, so that it is a container.
+        """
+        return self._planned(made, index, column, marks)
+
+    def tensors(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
+        """The tensor of tensors of one type.
+
+        Args:
+            made: The program.
+            index: The number of the column.
+            column: Its leaves.
+            marks: Its mask and lengths are added here, if they are wanted.
+
+        Raises:
+            _NoProgramError: They are not alike.
+            ConversionError: They cannot be stacked or converted.
+        """
+        kind = made.columns[index]
+        if kind.value is not None and len(column[0].shape):
+            return self._planned(made, index, column, marks)
+        result = self._by_fast_path(column)
+        if result is not None:
+            return result
+        signature = together.signature(column)
+        if signature is None:
+            raise _NoProgramError
+        conversion: Any = self._targets.common
+        key = signature, kind.among, conversion.environment()
+        recipe = self._recipes.get(key)
+        if recipe is not None and not run.is_verifying():
+            return run.execute(recipe.program, column)
+        prepared = made.planner.leaf(index, column, kind.types).prepared
+        if prepared is None:
+            raise _NoProgramError
+        if recipe is not None:
+            result = run.execute(recipe.program, column)
+            run.verify(prepared._replace(recipe=recipe), result)
+            return result
+        # Another thread may have changed one of them meanwhile.
+        if prepared.info.abstract is None and together.signature(column) == signature:
+            if len(self._recipes) >= _MOST_RECIPES:
+                self._recipes = {}
+            self._recipes[key] = prepared.recipe
+        return run.complete(prepared)
+
+    def _by_fast_path(self, column: list[Any]) -> Any:
+        """The result of the target's fast path; ``None`` if there is none, or it does not take it."""
+        path = self._paths.get(list) if self._is_ordinary else None
+        if path is None:
+            return None
+        try:
+            return path(column)
+        except fast_paths.NOT_ACCEPTED:
+            return None
+
+    def _planned(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
+        planner = made.planner
+        types = made.columns[index].types
+        plan = planner.leaf(index, column, types)
+        if plan.read is None and list in types and not all(map(is_row, column)):
+            raise _NoProgramError
+        beside = planner.marks_of(plan)
+        if plan.read is not None:
+            result = run.convert(plan.read, plan.conversion)
+        elif plan.prepared is not None:
+            result = run.complete(plan.prepared)
+        else:
+            raise _NoProgramError
+        if beside:
+            marks[index] = [(keyword, run.convert(mark, by)) for keyword, mark, by in beside]
+        return result
+
+
+_NEVER_COLUMNS = PLAIN | {list, np.ndarray}
+
+
+def may_have_columns(column: list[Any], types: set[type]) -> bool:
+    """Whether a leaf may be a column of a table, or an array of another library's nulls or dates."""
+    if np.ndarray in types and any(
+        of_numpy(x.dtype) is None for x in column if type(x) is np.ndarray
+    ):
+        return True
+    types = types - _NEVER_COLUMNS
+    if not types:
+        return False
+    from ..trees.tables import may_be_column  # here, because most batches have no columns
+
+    return any(issubclass(kind, (np.ndarray, np.generic)) or may_be_column(kind) for kind in types)
+
+
+def _nameless(_: int) -> str:
+    """For errors, which are raised elsewhere."""
+    return ""
+
+
+def _is_mapping(x: Any) -> bool:
+    from collections.abc import Mapping
+
+    return isinstance(x, Mapping)
+
+
+def _may_open(kind: type, column: list[Any]) -> bool:
+    """Whether some objects of the type of a leaf may be containers."""
+    return kind not in PLAIN and kind is not list and bool(openers_of(kind, column))
