@@ -45,6 +45,10 @@ class Entries(Sequence[str]):
         return self._spell(self._keys[index])
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Entries) and self._spell is other._spell:
+            keys, others = [*self._keys], [*other._keys]
+            if {*map(type, keys), *map(type, others)} <= {str}:
+                return keys == others
         return isinstance(other, Sequence) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]

@@ -22,10 +22,9 @@ from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
 from ..errors import PlanViolation
 from ..execution import run
-from ..host.numpy_dtypes import of_numpy
 from ..sequences.columns import apart
 from ..sequences.numbers import PYTHON_NUMBERS, types_in
-from ..trees.containers import PLAIN, openers_of
+from ..trees.containers import PLAIN
 from ..trees.failures import refuse_unknown_name
 from ..trees.leaves import UNKNOWN
 from ..trees.program import DEEPEST, labels_of, way_to_open
@@ -54,7 +53,9 @@ _MOST = 64
 _MOST_COLUMNS = 1 << 16
 """The most columns of all programs of one request together."""
 _MOST_RECIPES = 256
-"""The most recipes of one request."""
+"""The most recipes of one request, and the most kinds of leaves of which it is known what they need."""
+_NEVER_COLUMNS = PLAIN | {list, np.ndarray}
+"""Types of leaves that are no columns of tables."""
 
 
 class _NoProgramError(Exception):
@@ -186,7 +187,7 @@ def _are_alike(whole: Any, other: Any) -> bool:
     return (
         other.no_batch is None
         and len(whole.entries) == len(other.entries)
-        and [*whole.entries] == [*other.entries]
+        and whole.entries == other.entries
         and equal(whole.static, other.static)
         and equal(whole.registered, other.registered)
     )
@@ -289,6 +290,7 @@ class BatchPrograms:
     __slots__ = (
         "_by_name",
         "_columns",
+        "_idle",
         "_is_ordinary",
         "_kept",
         "_padding",
@@ -305,6 +307,7 @@ class BatchPrograms:
         self._kept: dict[Any, tuple[BatchProgram, ...]] = {}
         self._columns = 0
         self._recipes: dict[Hashable, Recipe] = {}
+        self._idle: dict[Hashable, bool] = {}
         self._by_name = bool(targets.rule.names or padding.by_name)
         common: Any = targets.common
         self._is_ordinary = common.request.is_ordinary and not targets.decides_by_leaf
@@ -432,20 +435,19 @@ class BatchPrograms:
             _NoProgramError: There is no program for samples with such a column.
         """
         types, rule = types_in(column), self._rule
-        of_columns = self._targets.decides_by_leaf or self._padding.adds
-        if of_columns and may_have_columns(column, types):
+        if self._may_be_columns(types):
             raise _NoProgramError
         answers = [rule.answer_of(type(x), x) for x in {type(x): x for x in column}.values()]
         convert: Any = BatchPrograms.kept
         if len(types) == 1:
             (kind,), (answer,) = types, answers
-            if issubclass(kind, TensorInfo) or answer is None or _may_open(kind, column):
+            if issubclass(kind, TensorInfo) or answer is None:
                 raise _NoProgramError
             if answer is UNKNOWN:
                 convert = BatchPrograms.searched
             elif kind is list:
                 convert = BatchPrograms.lists
-            elif kind in PYTHON_NUMBERS and answer is True:
+            elif answer is True and (kind in PYTHON_NUMBERS or issubclass(kind, np.generic)):
                 convert = BatchPrograms.numbers
             elif answer is True or isinstance(answer, Backend):
                 convert = BatchPrograms.tensors
@@ -455,6 +457,17 @@ class BatchPrograms:
         names = tuple([each for each, _ in self._targets.rule.names])
         among = place_of_name(names, name) if names else None
         return ColumnKind(types, convert, value, among)
+
+    def _may_be_columns(self, types: set[type]) -> bool:
+        """Whether leaves may be columns of tables, which are read as the keywords ask for."""
+        others = types - _NEVER_COLUMNS
+        if not others or not (self._targets.decides_by_leaf or self._padding.adds):
+            return False
+        from ..trees.tables import may_be_column  # here, because most batches have no columns
+
+        if any(map(may_be_column, others)):
+            return True
+        return self._padding.adds and any(issubclass(kind, np.ndarray) for kind in others)
 
     def _refuse_unknown_names(self, kinds: Sequence[ColumnKind], names: list[str]) -> None:
         """Raise if a mapping in ``dtype=`` or ``pad=`` has a name that no tensor has.
@@ -489,7 +502,7 @@ class BatchPrograms:
 
     def numbers(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
         """The tensor of Python numbers of one type."""
-        result = self._by_fast_path(column)
+        result = self._by_fast_path(made, index, column)
         return self._planned(made, index, column, marks) if result is None else result
 
     def lists(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
@@ -516,7 +529,7 @@ class BatchPrograms:
         kind = made.columns[index]
         if kind.value is not None and len(column[0].shape):
             return self._planned(made, index, column, marks)
-        result = self._by_fast_path(column)
+        result = self._by_fast_path(made, index, column)
         if result is not None:
             return result
         signature = together.signature(column)
@@ -541,15 +554,32 @@ class BatchPrograms:
             self._recipes[key] = prepared.recipe
         return run.complete(prepared)
 
-    def _by_fast_path(self, column: list[Any]) -> Any:
+    def _by_fast_path(self, made: BatchProgram, index: int, column: list[Any]) -> Any:
         """The result of the target's fast path; ``None`` if there is none, or it does not take it."""
-        path = self._paths.get(list) if self._is_ordinary else None
-        if path is None:
+        path = self._paths.get(list)
+        if path is None or not (self._is_ordinary or self._asks_nothing(made, index, column[0])):
             return None
         try:
             return path(column)
         except fast_paths.NOT_ACCEPTED:
             return None
+
+    def _asks_nothing(self, made: BatchProgram, index: int, first: Any) -> bool:
+        """Whether the request asks of a column only the dtype and the device that it has anyway."""
+        conversion: Any = self._targets.common
+        kind, likeness = type(first), None
+        if kind not in PYTHON_NUMBERS:
+            owner = registry.BY_TYPE.get(kind)
+            likeness = None if owner is None else owner.quick.likeness(first)
+            if likeness is None:
+                return False
+        key = kind, likeness, made.columns[index].among, conversion.environment()
+        known = self._idle.get(key)
+        if known is None:
+            if len(self._idle) >= _MOST_RECIPES:
+                self._idle = {}
+            known = self._idle[key] = made.planner.asks_nothing(index, first)
+        return known
 
     def _planned(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
         planner = made.planner
@@ -569,23 +599,6 @@ class BatchPrograms:
         return result
 
 
-_NEVER_COLUMNS = PLAIN | {list, np.ndarray}
-
-
-def may_have_columns(column: list[Any], types: set[type]) -> bool:
-    """Whether a leaf may be a column of a table, or an array of another library's nulls or dates."""
-    if np.ndarray in types and any(
-        of_numpy(x.dtype) is None for x in column if type(x) is np.ndarray
-    ):
-        return True
-    types = types - _NEVER_COLUMNS
-    if not types:
-        return False
-    from ..trees.tables import may_be_column  # here, because most batches have no columns
-
-    return any(issubclass(kind, (np.ndarray, np.generic)) or may_be_column(kind) for kind in types)
-
-
 def _nameless(_: int) -> str:
     """For errors, which are raised elsewhere."""
     return ""
@@ -595,8 +608,3 @@ def _is_mapping(x: Any) -> bool:
     from collections.abc import Mapping
 
     return isinstance(x, Mapping)
-
-
-def _may_open(kind: type, column: list[Any]) -> bool:
-    """Whether some objects of the type of a leaf may be containers."""
-    return kind not in PLAIN and kind is not list and bool(openers_of(kind, column))

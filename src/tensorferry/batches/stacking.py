@@ -23,7 +23,7 @@ from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from ..planning import rules
 from ..sequences import numbers
-from ..sequences.columns import Wanted, read_lists, read_numbers
+from ..sequences.columns import Wanted, read_lists, read_numbers, read_scalars
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
 from ..trees.containers import PLAIN
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..execution.recipes import Conversion
     from ..execution.run import Prepared
-    from ..sequences.columns import Read
     from ..sequences.numbers import Exact
     from ..trees.leaves import LeafRule
     from ..trees.targets import Targets
+    from ..typing import Array
     from .padding import PaddedShapes, Padding
 
 
@@ -246,7 +246,7 @@ class Columns(NamedTuple):
             value = self._value_of(index, column)
         else:
             value = None
-        if len(types) == 1 and types <= _READ:
+        if len(types) == 1 and (types <= _READ or issubclass(*types, np.generic)):
             if list in types:
                 found = self._lists(index, column, value, conversion)
             else:
@@ -267,21 +267,31 @@ class Columns(NamedTuple):
         return ColumnPlan(self._stacked(index, column, members, kinds, target, request))
 
     def _numbers(self, index: int, column: list[Any], conversion: Conversion) -> ColumnPlan | None:
-        """The plan of a column of Python numbers of one kind, which are read; ``None`` for others."""
+        """The plan of a column of numbers of one kind, which are read; ``None`` for others."""
+        if isinstance(column[0], np.generic):
+            array = read_scalars(column)
+            return None if array is None else self._of_read(index, array, None, conversion)
         if len(column) > MANY:
             return None  # they are read into the result, without an array of all of them
         read = read_numbers(column)
         if read is None:
             return None
-        return self._of_read(index, read, conversion)
+        return self._of_read(index, read.array, read.exact, conversion)
 
     def _of_read(
-        self, index: int, read: Read, conversion: Conversion, extent: PaddedRows | None = None
+        self,
+        index: int,
+        array: Array,
+        exact: Exact | None,
+        conversion: Conversion,
+        extent: PaddedRows | None = None,
     ) -> ColumnPlan:
         decide = self.decider(index, conversion)
         if decide is not None:
-            conversion = decide(_info_of(read.exact))
-        return ColumnPlan(None, None, extent, NewArray(read.array, read.exact), conversion)
+            name = of_numpy(array.dtype) or ""
+            conversion = decide(_info_of_array(name) if exact is None else _info_of(exact))
+        new = NewArray(array, exact, scalars=exact is None)
+        return ColumnPlan(None, None, extent, new, conversion)
 
     def _lists(
         self, index: int, column: list[Any], value: Any, conversion: Conversion
@@ -305,12 +315,12 @@ class Columns(NamedTuple):
         if read is None:
             return None
         if value is None:
-            return self._of_read(index, read, conversion)
+            return self._of_read(index, read.array, read.exact, conversion)
         extent = PaddedRows(layout.whole, is_needed, read.mask, read.lengths)
         if fill is None:
-            return self._of_read(index, read, conversion, extent)
+            return self._of_read(index, read.array, read.exact, conversion, extent)
         shape = (len(column), *layout.whole)
-        info = _info_of_padded(fill.dtype)
+        info = _info_of_array(fill.dtype)
         joined = Members(
             column,
             (info,),
@@ -433,6 +443,31 @@ class Columns(NamedTuple):
         if conversion.request.like is None:
             return None
         return conversion.asked_by
+
+    def asks_nothing(self, index: int, leaf: Any) -> bool:
+        """Whether the request asks only for the dtype and device that a column of such leaves has.
+
+        Args:
+            index: The number of the column.
+            leaf: One of its tensors, or Python numbers.
+
+        Raises:
+            ConversionError: The target has no such dtype.
+        """
+        conversion: Any = self.targets.common
+        if type(leaf) in PYTHON_NUMBERS:
+            info = _info_of(numbers.EXPECTED[type(leaf)])
+            own = common_dtype((info,), conversion.target, Request(conversion.target.name))
+        else:
+            info = registry.backend_of(leaf).preview(leaf)[1]
+            own = info.dtype
+        decide = self.decider(index, conversion)
+        request = (conversion if decide is None else decide(info)).request
+        return (
+            request.dtype in (None, own)
+            and request.device in (None, info.device)
+            and request._replace(dtype=None, device=None).is_ordinary
+        )
 
     def _ragged(self, index: int, message: str, column: Sequence[Any] = ()) -> ShapeError:
         """The error for shapes that differ, with the hint to pad them if they have as many axes."""
@@ -619,7 +654,7 @@ def _info_of(exact: Exact) -> TensorInfo:
 
 
 @lru_cache(maxsize=64)
-def _info_of_padded(dtype: str) -> TensorInfo:
+def _info_of_array(dtype: str) -> TensorInfo:
     return TensorInfo(PYTHON, (1,), dtype, writable=True)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError
 from ..host import casts, memory, subnormals
-from ..host.numpy_dtypes import numpy_dtype
+from ..host.numpy_dtypes import numpy_dtype, of_numpy
 from . import numbers
 from .numbers import BEYOND, MISFIT
 
@@ -32,6 +32,7 @@ __all__ = [
     "apart",
     "read_lists",
     "read_numbers",
+    "read_scalars",
 ]
 
 _KEYS = frozenset({str, int})
@@ -96,7 +97,11 @@ def apart(samples: list[Any]) -> list[list[Any]] | None:
 
     Dicts may have their keys in different orders. Keys of classes must be the same objects.
 
-    >>> apart([{"a": 1, "b": 2}, {"b": 4, "a": 3}]), apart([(1, 2), (3,)]), apart([{1: 2}, {True: 2}])
+    >>> (
+    ...     apart([{"a": 1, "b": 2}, {"b": 4, "a": 3}]),
+    ...     apart([(1, 2), (3,)]),
+    ...     apart([{1: 2}, {True: 2}]),
+    ... )
     ([[1, 3], [2, 4]], None, None)
 
     Args:
@@ -130,6 +135,17 @@ def read_numbers(column: list[Any]) -> Read | None:
     if exact is None:
         return None
     return Read(found[0], exact)
+
+
+def read_scalars(column: list[Any]) -> Array | None:
+    """A column of NumPy's scalars of one type, with their bits; ``None`` if they have no dtype of ours.
+
+    >>> read_scalars([np.float32(1), np.float32(2)]), read_scalars([np.str_("a")])
+    (array([1., 2.], dtype=float32), None)
+    """
+    array = np.array(column)
+    name = of_numpy(array.dtype)
+    return array if name is not None and array.dtype.type is type(column[0]) else None
 
 
 def read_lists(
