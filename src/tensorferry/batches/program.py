@@ -69,6 +69,7 @@ class SampleContainer(NamedTuple):
     """A container in the samples.
 
     Args:
+        kind: Its type.
         size: The number of its values.
         inner: Those values that are containers, by position.
         apart: Takes such containers apart: what one for the batch is made from, and the values of
@@ -77,6 +78,7 @@ class SampleContainer(NamedTuple):
         labels: Its keys, if names matter; ``None`` if not.
     """
 
+    kind: type
     size: int
     inner: tuple[tuple[int, SampleContainer], ...]
     apart: Callable[[list[Any]], Apart | None]
@@ -91,7 +93,7 @@ class SampleContainer(NamedTuple):
             columns: Their columns are added here.
             wholes: What this container and each inside are made from is added here.
         """
-        found = self.apart(samples)
+        found = self.apart(samples) if type(samples[0]) is self.kind else None
         if found is None or len(found[1]) != self.size:
             return False
         whole, values = found
@@ -426,7 +428,7 @@ class BatchPrograms:
             if container is not None:
                 inner.append((at, container))
         labels = labels_of(whole) if self._by_name else None
-        return SampleContainer(len(values), tuple(inner), take, make, labels)
+        return SampleContainer(kind, len(values), tuple(inner), take, make, labels)
 
     def _kind_of(self, column: list[Any], name: str) -> ColumnKind:
         """What becomes of a column.

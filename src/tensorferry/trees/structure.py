@@ -80,7 +80,7 @@ class Structure:
         many = optree.treespec_list(
             [one] * self._spec.num_children, none_is_leaf=True, namespace=NAMESPACE
         )
-        if many == self._spec:
+        if equal(many, self._spec):
             return Structure(one, {}, one.num_leaves)
         return None
 
