@@ -7,12 +7,11 @@ program is made for, and every error, is the matter of `Collation`.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import optree
 
 from ..backends import fast_paths, registry, together
 from ..backends.base import Backend
@@ -27,21 +26,20 @@ from ..sequences.numbers import PYTHON_NUMBERS, types_in
 from ..trees.containers import PLAIN
 from ..trees.failures import refuse_unknown_name
 from ..trees.leaves import UNKNOWN
-from ..trees.program import DEEPEST, labels_of, way_to_open
+from ..trees.program import DEEPEST, Container, labels_of, way_to_open
 from ..trees.structure import equal
 from ..trees.walk import is_row, take_apart
 from .padding import NOT_PADDED
 from .stacking import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from ..execution.recipes import Recipe
     from ..trees.leaves import LeafRule
     from ..trees.targets import Targets
     from .padding import Padding
 
-    Apart = tuple[Any, list[list[Any]]]
     Marks = dict[int, list[tuple[str, Any]]]
 
 __all__ = ["BatchProgram", "BatchPrograms"]
@@ -65,152 +63,83 @@ class _NoProgramError(Exception):
 # -- containers ------------------------------------------------------------------------------------
 
 
-class SampleContainer(NamedTuple):
-    """A container in the samples.
+def take_columns(
+    container: Container, samples: list[Any], columns: list[list[Any]], wholes: list[Any]
+) -> bool:
+    """Take samples apart. Whether they are such containers, all with the same keys.
 
     Args:
-        kind: Its type.
-        size: The number of its values.
-        inner: Those values that are containers, by position.
-        apart: Takes such containers apart: what one for the batch is made from, and the values of
-            all for each position. ``None`` if they have another structure.
-        make: Makes a container from that, and other values.
-        labels: Its keys, if names matter; ``None`` if not.
+        container: The container.
+        samples: The samples.
+        columns: Their columns are added here: the values of all for each position.
+        wholes: What the first of each container is made again from is added here.
     """
-
-    kind: type
-    size: int
-    inner: tuple[tuple[int, SampleContainer], ...]
-    apart: Callable[[list[Any]], Apart | None]
-    make: Callable[[Any, Any], Any]
-    labels: list[Any] | None
-
-    def take(self, samples: list[Any], columns: list[list[Any]], wholes: list[Any]) -> bool:
-        """Take samples apart. Whether they are such containers.
-
-        Args:
-            samples: The samples.
-            columns: Their columns are added here.
-            wholes: What this container and each inside are made from is added here.
-        """
-        found = self.apart(samples) if type(samples[0]) is self.kind else None
-        if found is None or len(found[1]) != self.size:
+    found = _in_columns(container, samples)
+    if found is None or len(found[1]) != container.size:
+        return False
+    whole, values = found
+    if container.labels is not None and not equal(container.labels, labels_of(whole)):
+        return False
+    wholes.append(whole)
+    start = 0
+    for at, inner in container.inner:
+        columns += values[start:at]
+        if not take_columns(inner, values[at], columns, wholes):
             return False
-        whole, values = found
-        if self.labels is not None and not equal(self.labels, labels_of(whole)):
-            return False
-        wholes.append(whole)
-        start = 0
-        for at, inner in self.inner:
-            columns += values[start:at]
-            if not inner.take(values[at], columns, wholes):
-                return False
-            start = at + 1
-        columns += values[start:]
-        return True
-
-    def rebuild(self, wholes: Iterator[Any], columns: Iterator[Any], count: int) -> Any:
-        """Make the container for the batch.
-
-        Args:
-            wholes: What `take` added.
-            columns: What has become of the columns.
-            count: The number of samples.
-        """
-        whole, values, start = next(wholes), [], 0
-        for at, inner in self.inner:
-            values += islice(columns, at - start)
-            values.append(inner.rebuild(wholes, columns, count))
-            start = at + 1
-        values += islice(columns, self.size - start)
-        if isinstance(whole, Node) and whole.stack is not None:
-            return whole.stack(values, count)
-        return self.make(whole, values)
+        start = at + 1
+    columns += values[start:]
+    return True
 
 
-def _apart_by_keys(samples: list[Any]) -> Apart | None:
-    """Dicts and defaultdicts. Of the first, its keys as they are now."""
-    if len(types_in(samples)) > 1:
+def _in_columns(container: Container, samples: list[Any]) -> tuple[Any, list[list[Any]]] | None:
+    """What the first of some containers is made again from, and the columns of all."""
+    kind = container.kind
+    first = container.opened(samples[0]) if types_in(samples) == {kind} else None
+    if first is None:
         return None
-    whole = samples[0].copy()
-    columns = apart([whole, *samples[1:]])
-    return None if columns is None else (whole, columns)
-
-
-def _apart_in_order(samples: list[Any]) -> Apart | None:
-    """OrderedDicts, whose order is another than that of the dict inside."""
-    if types_in(samples) != {OrderedDict} or any(x.__dict__ for x in samples):
-        return None
-    held = [dict(x.items()) for x in samples]
-    columns = apart(held)
-    return None if columns is None else (held[0], columns)
-
-
-def _apart_by_places(samples: list[Any]) -> Apart | None:
-    columns = apart(samples)
-    return None if columns is None else (samples[0], columns)
-
-
-def _apart_deques(samples: list[Any]) -> Apart | None:
-    first = samples[0]
-    if types_in(samples) != {deque} or any(each.maxlen != first.maxlen for each in samples):
-        return None
-    columns = apart(list(map(tuple, samples)))
-    return None if columns is None else (first, columns)
-
-
-def _apart_by(kind: type, opened: Callable[[Any], Any]) -> Callable[[list[Any]], Apart | None]:
-    """A function for containers that are opened one by one."""
-
-    def apart_one_by_one(samples: list[Any]) -> Apart | None:
-        if types_in(samples) != {kind}:
+    whole = first[0]
+    if type(whole) is kind:
+        columns = apart([whole, *samples[1:]])
+    else:
+        others = list(map(container.opened, samples[1:]))
+        if not all(other is not None and _are_alike(whole, other[0]) for other in others):
             return None
-        whole: Any = None
-        rows = []
-        for x in samples:
-            found = opened(x)
-            if found is None:
-                return None
-            if whole is None:
-                whole = found[0]
-            elif not _are_alike(whole, found[0]):
-                return None
-            rows.append(tuple(found[1]))
-        columns = apart(rows)
-        return None if columns is None else (whole, columns)
-
-    return apart_one_by_one
+        columns = apart([tuple(values) for _, values in (first, *others)])  # type: ignore[misc]
+    return None if columns is None else (whole, columns)
 
 
 def _are_alike(whole: Any, other: Any) -> bool:
     """Whether containers have the same keys, and the same attributes that are not values."""
     if not isinstance(whole, Node):
-        return equal(whole, other)
+        return equal(labels_of(whole), labels_of(other))
     return (
         other.no_batch is None
-        and len(whole.entries) == len(other.entries)
         and whole.entries == other.entries
         and equal(whole.static, other.static)
         and equal(whole.registered, other.registered)
     )
 
 
-def _way_apart(
-    x: Any, is_free: Callable[[Any], bool] | None
-) -> tuple[Callable[[list[Any]], Apart | None], Callable[[Any, Any], Any]] | None:
-    """How objects like this one are taken apart, and one is made; ``None`` if it is a leaf."""
-    found = way_to_open(x, is_free)
-    if found is None:
-        return None
-    opened, make = found
-    kind = type(x)
-    if kind is deque:
-        return _apart_deques, make
-    if kind is OrderedDict:
-        return (_apart_by(kind, opened) if x.__dict__ else _apart_in_order), make
-    if opened(x) is not None and isinstance(opened(x)[0], (Node, optree.PyTreeSpec)):
-        return _apart_by(kind, opened), make
-    return (_apart_by_keys if isinstance(x, dict) else _apart_by_places), make
+def make_batch(
+    container: Container, wholes: Iterator[Any], columns: Iterator[Any], count: int
+) -> Any:
+    """Make the container for a batch.
+
+    Args:
+        container: The container of a sample.
+        wholes: What `take_columns` added.
+        columns: What has become of the columns.
+        count: The number of samples.
+    """
+    whole, values, start = next(wholes), [], 0
+    for at, inner in container.inner:
+        values += islice(columns, at - start)
+        values.append(make_batch(inner, wholes, columns, count))
+        start = at + 1
+    values += islice(columns, container.size - start)
+    if isinstance(whole, Node) and whole.stack is not None:
+        return whole.stack(values, count)
+    return container.make(whole, values)
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -242,7 +171,7 @@ class BatchProgram(NamedTuple):
         planner: Plans what becomes of a column that is not known yet.
     """
 
-    root: SampleContainer | None
+    root: Container | None
     columns: list[ColumnKind]
     routes: list[tuple[int, ...]]
     planner: Columns
@@ -253,7 +182,7 @@ class BatchProgram(NamedTuple):
         wholes: list[Any] = []
         if self.root is None:
             columns.append(samples.copy())
-        elif not self.root.take(samples, columns, wholes):
+        elif not take_columns(self.root, samples, columns, wholes):
             return None
         for column, kind in zip(columns, self.columns, strict=True):
             if types_in(column) != kind.types:
@@ -313,7 +242,7 @@ class BatchPrograms:
         self._by_name = bool(targets.rule.names or padding.by_name)
         common: Any = targets.common
         self._is_ordinary = common.request.is_ordinary and not targets.decides_by_leaf
-        self._paths: Mapping[type, Callable[[Any], Any]] = fast_paths.paths_to(common.target.name)
+        self._paths = fast_paths.paths_to(common.target.name)
 
     def collate(self, samples: list[Any]) -> Any:
         """Make a batch; `NotImplemented` if it is a matter for `Collation`."""
@@ -330,7 +259,7 @@ class BatchPrograms:
             if made.root is None:
                 batch = results[0]
             else:
-                batch = made.root.rebuild(iter(wholes), iter(results), len(samples))
+                batch = make_batch(made.root, iter(wholes), iter(results), len(samples))
             if marks:
                 made.put_marks(batch, marks)
         except PlanViolation:
@@ -378,7 +307,7 @@ class BatchPrograms:
         columns: list[list[Any]] = []
         if root is None:
             columns.append(samples)
-        elif not root.take(samples, columns, []):
+        elif not take_columns(root, samples, columns, []):
             raise _NoProgramError
         names: list[str] = []
         if self._by_name:
@@ -399,36 +328,33 @@ class BatchPrograms:
 
     def _container(
         self, x: Any, route: tuple[int, ...], routes: list[tuple[int, ...]], *, below_key: bool
-    ) -> SampleContainer | None:
+    ) -> Container | None:
         """The container that an object is; ``None`` if it is a leaf, whose position is added.
 
         Raises:
             _NoProgramError: There is no program for such samples.
         """
         kind = type(x)
-        found = None
         is_tensor = not issubclass(kind, (np.ndarray, np.void)) and registry.is_known_tensor(kind)
         is_leaf = kind is list and below_key and self._rule.takes_rows and is_row(x)
+        found = None
         if not (kind in PLAIN or is_tensor or is_leaf):
-            found = _way_apart(x, self._rule.is_free if self._rule.refuses else None)
+            found = way_to_open(x, self._rule.is_free if self._rule.refuses else None)
         if found is None:
             routes.append(route)
             return None
-        take, make = found
-        taken = take([x])
-        if taken is None or len(route) > DEEPEST:
-            raise _NoProgramError
-        whole, values = taken
-        if isinstance(whole, Node) and whole.no_batch is not None:
+        taken = found[0](x)
+        if taken is None or len(route) > DEEPEST or getattr(taken[0], "no_batch", None) is not None:
             raise _NoProgramError
         inner = []
-        is_mapping = _is_mapping(x)
-        for at, (value,) in enumerate(values):
-            container = self._container(value, (*route, at), routes, below_key=is_mapping)
+        values = list(taken[1])
+        for at, value in enumerate(values):
+            below = isinstance(x, Mapping)
+            container = self._container(value, (*route, at), routes, below_key=below)
             if container is not None:
                 inner.append((at, container))
-        labels = labels_of(whole) if self._by_name else None
-        return SampleContainer(kind, len(values), tuple(inner), take, make, labels)
+        labels = labels_of(taken[0]) if self._by_name else None
+        return Container(kind, len(values), tuple(inner), *found, labels)
 
     def _kind_of(self, column: list[Any], name: str) -> ColumnKind:
         """What becomes of a column.
@@ -448,7 +374,7 @@ class BatchPrograms:
             if answer is UNKNOWN:
                 convert = BatchPrograms.searched
             elif kind is list:
-                convert = BatchPrograms.lists
+                convert = BatchPrograms.planned
             elif answer is True and (kind in PYTHON_NUMBERS or issubclass(kind, np.generic)):
                 convert = BatchPrograms.numbers
             elif answer is True or isinstance(answer, Backend):
@@ -505,15 +431,7 @@ class BatchPrograms:
     def numbers(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
         """The tensor of Python numbers of one type."""
         result = self._by_fast_path(made, index, column)
-        return self._planned(made, index, column, marks) if result is None else result
-
-    def lists(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
-        """The tensor of lists of numbers.
-
-        Raises:
-            _NoProgramError: One has something else, so that it is a container.
-        """
-        return self._planned(made, index, column, marks)
+        return self.planned(made, index, column, marks) if result is None else result
 
     def tensors(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
         """The tensor of tensors of one type.
@@ -530,7 +448,7 @@ class BatchPrograms:
         """
         kind = made.columns[index]
         if kind.value is not None and len(column[0].shape):
-            return self._planned(made, index, column, marks)
+            return self.planned(made, index, column, marks)
         result = self._by_fast_path(made, index, column)
         if result is not None:
             return result
@@ -583,7 +501,13 @@ class BatchPrograms:
             known = self._idle[key] = made.planner.asks_nothing(index, first)
         return known
 
-    def _planned(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
+    def planned(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
+        """The tensor of a column that is planned as if it were the first one.
+
+        Raises:
+            _NoProgramError: A list of numbers has something else, so that it is a container.
+            ConversionError: They cannot be stacked or converted.
+        """
         planner = made.planner
         types = made.columns[index].types
         plan = planner.leaf(index, column, types)
@@ -604,9 +528,3 @@ class BatchPrograms:
 def _nameless(_: int) -> str:
     """For errors, which are raised elsewhere."""
     return ""
-
-
-def _is_mapping(x: Any) -> bool:
-    from collections.abc import Mapping
-
-    return isinstance(x, Mapping)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Opened = tuple[Any, Iterable[Any]]
 
-__all__ = ["DEEPEST", "Program", "Programs", "labels_of", "way_to_open"]
+__all__ = ["DEEPEST", "Container", "Program", "Programs", "labels_of", "way_to_open"]
 
 _ALTERNATIVES = 8
 """How many programs are kept for trees that look alike at first sight."""
