@@ -207,12 +207,7 @@ class Collation:
 
         def done(index: int, column: Any) -> Any:
             leaf = self._planner.leaf(index, column, self._kinds[index])
-            if leaf.read is not None and leaf.conversion is not None:
-                result = run.convert(leaf.read, leaf.conversion)
-            elif leaf.prepared is not None:
-                result = run.complete(leaf.prepared)
-            else:
-                return leaf.kept
+            result = leaf.run()
             marks.extend(
                 (index, keyword, run.convert(mark, conversion))
                 for keyword, mark, conversion in self._beside(index, leaf)
@@ -312,15 +307,8 @@ class Collation:
         # Here, because only an error needs what is for tables.
         from ..trees.tables import why_no_tensor
 
-        return why_no_tensor(self._leaf_named(name))
-
-    def _leaf_named(self, name: str) -> Any:
-        """The first sample's leaf with a dotted name; ``None`` if there is none."""
-        names = map(self._structure.name, range(len(self._columns)))
-        return next(
-            (column[0] for each, column in zip(names, self._columns, strict=True) if each == name),
-            None,
-        )
+        names = self._structure.names()
+        return why_no_tensor(self._columns[names.index(name)][0] if name in names else None)
 
     def _read_as_asked(self) -> dict[int, ConversionError]:
         """Read each column of a table as its dtype in ``dtype=``; errors are returned by leaf."""
@@ -352,7 +340,7 @@ class Collation:
         if not found:
             return []
         if self._places is None:
-            self._places = self._keys(self._samples[0])
+            self._places = list(self._structure.keys(self._samples[0]))
         place = self._places[index]
         for keyword, *_ in found:
             if place is None:
@@ -370,15 +358,8 @@ class Collation:
                 )
         return found
 
-    def _keys(self, tree: Any) -> list[tuple[Any, str] | None]:
-        """For each leaf, the mapping that holds it, and its key there: see `Structure.keys`."""
-        keys = self._structure.flat_keys
-        if keys is None:
-            return list(self._structure.keys(tree))
-        return [(tree, key) if isinstance(key, str) else None for key in keys]
-
     def _put_marks(self, batch: Any, marks: Sequence[tuple[int, str, Any]]) -> None:
-        places = self._keys(batch)
+        places = list(self._structure.keys(batch))
         for index, keyword, mark in marks:
             place = places[index]
             if place is None:

@@ -508,18 +508,11 @@ class BatchPrograms:
             _NoProgramError: A list of numbers has something else, so that it is a container.
             ConversionError: They cannot be stacked or converted.
         """
-        planner = made.planner
-        types = made.columns[index].types
-        plan = planner.leaf(index, column, types)
+        types, planner = made.columns[index].types, made.planner
+        plan = planner.tensor(index, column, types)
         if plan.read is None and list in types and not all(map(is_row, column)):
             raise _NoProgramError
-        beside = planner.marks_of(plan)
-        if plan.read is not None:
-            result = run.convert(plan.read, plan.conversion)
-        elif plan.prepared is not None:
-            result = run.complete(plan.prepared)
-        else:
-            raise _NoProgramError
+        beside, result = planner.marks_of(plan), plan.run()
         if beside:
             marks[index] = [(keyword, run.convert(mark, by)) for keyword, mark, by in beside]
         return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
+from ..execution import run
 from ..execution.recipes import conversion_of
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
@@ -26,7 +26,6 @@ from ..sequences import numbers
 from ..sequences.columns import Wanted, read_lists, read_numbers, read_scalars
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
-from ..trees.containers import PLAIN
 from .padding import APART, PaddedRows, common_dtype, filling, without_nothing
 
 if TYPE_CHECKING:
@@ -52,8 +51,6 @@ PYTHON = "python"
 _NUMBERS = (*PYTHON_NUMBERS, np.generic)
 _READ = PYTHON_NUMBERS | {list}
 """The types of leaves whose columns are read at once."""
-_PLAIN = PLAIN | _READ
-"""The types of leaves that all are tensors or none, as the first is."""
 _WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
@@ -195,6 +192,16 @@ class ColumnPlan(NamedTuple):
     read: Any = None
     conversion: Conversion | None = None
 
+    def run(self) -> Any:
+        """The tensor, or the objects.
+
+        Raises:
+            ConversionError: The values do not allow the conversion.
+        """
+        if self.read is not None and self.conversion is not None:
+            return run.convert(self.read, self.conversion)
+        return self.kept if self.prepared is None else run.complete(self.prepared)
+
 
 class Columns(NamedTuple):
     """Plans what becomes of each column.
@@ -229,15 +236,20 @@ class Columns(NamedTuple):
             ConversionError: It cannot be stacked or converted.
         """
         try:
-            return self._leaf(index, column, kinds)
+            if self._is_stacked(index, column, kinds):
+                return self.tensor(index, column, kinds)
         except UnsupportedTypeError as error:
             if not any(self.rule.keeps_refused(leaf, error) for leaf in column):
                 raise
             return ColumnPlan(None, column)
+        return ColumnPlan(None, None if all(each is None for each in column) else column)
 
-    def _leaf(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
-        if not self._is_stacked(index, column, types):
-            return ColumnPlan(None, None if all(each is None for each in column) else column)
+    def tensor(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
+        """What becomes of a column of tensors, or of numbers; the arguments are those of `leaf`.
+
+        Raises:
+            ConversionError: It cannot be stacked or converted.
+        """
         conversion = self.targets.of(partial(self.path, index))
         target, request = registry.ready(conversion.target.name), conversion.request
         if conversion.quick is not target.quick:  # the target has been loaded meanwhile
@@ -308,7 +320,6 @@ class Columns(NamedTuple):
             return None
         layout, is_needed = self.padding.layout_of(*lengths, is_padded=value is not None)
         if not is_needed and lengths[0] != lengths[1]:
-            self._refuse_unequal(index, column)
             return None
         fill = _Fill(self, index, value, conversion) if is_needed else None
         read = read_lists(column, layout, _as_it_is if fill is None else fill)
@@ -355,8 +366,6 @@ class Columns(NamedTuple):
             UnsupportedTypeError: Some are tensors, and some are not.
         """
         one = {type(column[0]): column[0]} if len(types) == 1 else None
-        if one is not None and types <= _PLAIN and self.rule.chosen is None:
-            return self.rule.takes(column[0])
         taken = self.rule.takes_each(column, one)
         if all(taken):
             return True
@@ -416,23 +425,6 @@ class Columns(NamedTuple):
         except ShapeError as error:
             raise self._ragged(index, error.message, column) from error
         return self.prepare(members, conversion_of(target, request))
-
-    def _refuse_unequal(self, index: int, column: list[Any]) -> None:
-        """Raise for lists of numbers of one kind that have unequal lengths.
-
-        Raises:
-            ShapeError: They are such lists.
-        """
-        flat = list(chain.from_iterable(column))
-        if not flat or type(flat[0]) is list or read_numbers(flat) is None:
-            return
-        lengths = list(map(len, column))
-        odd = next(number for number, length in enumerate(lengths) if length != lengths[0])
-        raise self._ragged(
-            index,
-            f"Rows of unequal lengths do not stack: {lengths[0]} in samples[0], {lengths[odd]} "
-            f"in samples[{odd}].",
-        )
 
     def decider(self, index: int, conversion: Conversion) -> Callable[[Any], Conversion] | None:
         """What chooses the conversion by a column's description; ``None`` if none is needed."""
