@@ -54,6 +54,7 @@ _MOST_RECIPES = 256
 """The most recipes of one request, and the most kinds of leaves of which it is known what they need."""
 _NEVER_COLUMNS = PLAIN | {list, np.ndarray}
 """Types of leaves that are no columns of tables."""
+_NUMBERS = PYTHON_NUMBERS | {list}
 
 
 class _NoProgramError(Exception):
@@ -366,21 +367,24 @@ class BatchPrograms:
         if self._may_be_columns(types):
             raise _NoProgramError
         answers = [rule.answer_of(type(x), x) for x in {type(x): x for x in column}.values()]
-        convert: Any = BatchPrograms.kept
-        if len(types) == 1:
-            (kind,), (answer,) = types, answers
-            if issubclass(kind, TensorInfo) or answer is None:
-                raise _NoProgramError
-            if answer is UNKNOWN:
-                convert = BatchPrograms.searched
-            elif kind is list:
-                convert = BatchPrograms.planned
-            elif answer is True and (kind in PYTHON_NUMBERS or issubclass(kind, np.generic)):
-                convert = BatchPrograms.numbers
-            elif answer is True or isinstance(answer, Backend):
-                convert = BatchPrograms.tensors
-        elif any(answer is not False for answer in answers) or not types <= PLAIN:
+        kind, answer = type(column[0]), answers[0]
+        are_tensors = all(each is True or isinstance(each, Backend) for each in answers)
+        if any(issubclass(each, (TensorInfo, np.void)) for each in types):
             raise _NoProgramError
+        if len(types) > 1 and are_tensors and list not in types:
+            convert: Any = BatchPrograms.planned
+        elif set(answers) == {False} and (len(types) == 1 or types <= PLAIN):
+            convert = BatchPrograms.kept
+        elif len(types) > 1 or answer is None:
+            raise _NoProgramError
+        elif answer is UNKNOWN:
+            convert = BatchPrograms.searched
+        elif kind is list:
+            convert = BatchPrograms.planned
+        elif kind in PYTHON_NUMBERS or issubclass(kind, np.generic):
+            convert = BatchPrograms.numbers
+        else:
+            convert = BatchPrograms.tensors
         value = self._padding.value_of(lambda: name) if self._padding.on else None
         names = tuple([each for each, _ in self._targets.rule.names])
         among = place_of_name(names, name) if names else None
@@ -443,7 +447,7 @@ class BatchPrograms:
             marks: Its mask and lengths are added here, if they are wanted.
 
         Raises:
-            _NoProgramError: They are not alike.
+            _NoProgramError: They are text.
             ConversionError: They cannot be stacked or converted.
         """
         kind = made.columns[index]
@@ -454,7 +458,7 @@ class BatchPrograms:
             return result
         signature = together.signature(column)
         if signature is None:
-            raise _NoProgramError
+            return self.planned(made, index, column, marks)
         conversion: Any = self._targets.common
         key = signature, kind.among, conversion.environment()
         recipe = self._recipes.get(key)
@@ -505,12 +509,17 @@ class BatchPrograms:
         """The tensor of a column that is planned as if it were the first one.
 
         Raises:
-            _NoProgramError: A list of numbers has something else, so that it is a container.
+            _NoProgramError: One is a container: a list with something else than numbers, or an
+                array with fields. Or they are text.
             ConversionError: They cannot be stacked or converted.
         """
         types, planner = made.columns[index].types, made.planner
-        plan = planner.tensor(index, column, types)
-        if plan.read is None and list in types and not all(map(is_row, column)):
+        look = planner.tensor if types <= _NUMBERS else planner.leaf
+        plan = look(index, column, types)
+        is_kept = plan.read is None and plan.prepared is None
+        if is_kept or (plan.read is None and list in types and not all(map(is_row, column))):
+            raise _NoProgramError
+        if np.ndarray in types and any(x.dtype.names for x in column if type(x) is np.ndarray):
             raise _NoProgramError
         beside, result = planner.marks_of(plan), plan.run()
         if beside:
