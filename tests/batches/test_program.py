@@ -475,8 +475,9 @@ def test_what_is_asked_for_by_name_follows_the_names(keyword):
                 samples = [samples[0]] * 2
                 made = ferry.collate(samples, "torch", dtype=given)
                 assert (made["a"].dtype, made[other].dtype) == (torch.float16, torch.float64)
-    with pytest.raises(ferry.UnsupportedTypeError, match="has the name 'a'"):
-        ferry.collate([{"b": np.ones(1)}] * 2, "torch", **{keyword: given})
+    for odd in ({"b": np.ones(1)}, [], {"a": "text"}):
+        with pytest.raises(ferry.UnsupportedTypeError, match="has the name 'a'"):
+            ferry.collate([odd] * 2, "torch", **{keyword: given})
 
 
 @pytest.mark.fast_paths

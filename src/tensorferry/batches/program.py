@@ -132,7 +132,8 @@ def make_batch(
         columns: What has become of the columns.
         count: The number of samples.
     """
-    whole, values, start = next(wholes), [], 0
+    values: list[Any] = []
+    whole, start = next(wholes), 0
     for at, inner in container.inner:
         values += islice(columns, at - start)
         values.append(make_batch(inner, wholes, columns, count))
@@ -321,7 +322,7 @@ class BatchPrograms:
         ]
         if root is None and kinds[0].convert is BatchPrograms.kept:
             raise _NoProgramError
-        if names:
+        if self._by_name:
             self._refuse_unknown_names(kinds, names)
         name = names.__getitem__ if names else _nameless
         planner = Columns(self._targets, self._rule, self._padding, run.prepare, name, name)

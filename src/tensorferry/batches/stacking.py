@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -258,7 +259,7 @@ class Columns(NamedTuple):
             value = self._value_of(index, column)
         else:
             value = None
-        if len(types) == 1 and (types <= _READ or issubclass(*types, np.generic)):
+        if len(types) == 1 and (types <= _READ or isinstance(column[0], np.generic)):
             if list in types:
                 found = self._lists(index, column, value, conversion)
             else:
@@ -320,6 +321,7 @@ class Columns(NamedTuple):
             return None
         layout, is_needed = self.padding.layout_of(*lengths, is_padded=value is not None)
         if not is_needed and lengths[0] != lengths[1]:
+            self._refuse_unequal(index, column)
             return None
         fill = _Fill(self, index, value, conversion) if is_needed else None
         read = read_lists(column, layout, _as_it_is if fill is None else fill)
@@ -425,6 +427,23 @@ class Columns(NamedTuple):
         except ShapeError as error:
             raise self._ragged(index, error.message, column) from error
         return self.prepare(members, conversion_of(target, request))
+
+    def _refuse_unequal(self, index: int, column: list[Any]) -> None:
+        """Raise for lists of numbers of one kind that have unequal lengths.
+
+        Raises:
+            ShapeError: They are such lists.
+        """
+        flat = list(chain.from_iterable(column))
+        if not flat or type(flat[0]) is list or read_numbers(flat) is None:
+            return
+        lengths = list(map(len, column))
+        odd = next(number for number, length in enumerate(lengths) if length != lengths[0])
+        raise self._ragged(
+            index,
+            f"Rows of unequal lengths do not stack: {lengths[0]} in samples[0], {lengths[odd]} "
+            f"in samples[{odd}].",
+        )
 
     def decider(self, index: int, conversion: Conversion) -> Callable[[Any], Conversion] | None:
         """What chooses the conversion by a column's description; ``None`` if none is needed."""
