@@ -402,6 +402,20 @@ def test_keys_that_are_equal_are_not_the_same(keys):
         assert type(made) is type(keys[0])
 
 
+class Count(int):
+    """An int of a class of one's own, with which a list is no row of numbers."""
+
+
+@pytest.mark.fast_paths
+@pytest.mark.parametrize("rows", ["123", "023", "103", "120", "000", "003"])
+def test_a_list_is_a_row_or_a_container_in_each_sample_anew(rows):
+    """Whatever it is in the first one, and whatever else is in its column."""
+    for _ in range(2):
+        samples = [{"w": [int(each) or Count(4)], "x": 1} for each in rows]
+        assert_as_at_length(samples, "torch", {})
+        assert_as_at_length([{"w": [each["w"]]} for each in samples], "torch", {})
+
+
 class Sized(np.ndarray):
     """An array of a class of one's own."""
 

@@ -322,6 +322,13 @@ class BatchPrograms:
         ]
         if root is None and kinds[0].convert is BatchPrograms.kept:
             raise _NoProgramError
+        if any(
+            len(kind.types) > 1
+            and kind.convert is BatchPrograms.planned
+            and _is_in_list(root, route)
+            for kind, route in zip(kinds, routes, strict=True)
+        ):
+            raise _NoProgramError  # of other types, the list may be one leaf
         if self._by_name:
             self._refuse_unknown_names(kinds, names)
         name = names.__getitem__ if names else _nameless
@@ -526,6 +533,15 @@ class BatchPrograms:
         if beside:
             marks[index] = [(keyword, run.convert(mark, by)) for keyword, mark, by in beside]
         return result
+
+
+def _is_in_list(container: Container | None, route: tuple[int, ...]) -> bool:
+    """Whether a leaf is in a list, at any depth."""
+    for at in route:
+        if container is None or container.kind is list:
+            break
+        container = dict(container.inner).get(at)
+    return container is not None and container.kind is list
 
 
 def _nameless(_: int) -> str:
