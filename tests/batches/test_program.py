@@ -658,6 +658,11 @@ def the_environment_is_not_looked_at(monkeypatch):
     recipes.forget()
 
 
+def rows_are_containers(monkeypatch):
+    monkeypatch.setattr(program, "_is_in_list", lambda *_: False)
+    recipes.forget()
+
+
 class Doubled(Pair):
     """A named tuple whose constructor does more than to keep its arguments."""
 
@@ -670,6 +675,9 @@ def history():
     for value in ("text", np.ones(1), torch.ones(1), "text", 5, None, "text"):
         for samples in ([{"x": value}] * 2, [(value,)] * 2):
             assert_as_at_length(samples, "torch", {})
+    for first in (Count(4), 4):
+        samples = [{"w": [each], "x": 1} for each in (first, 2, 3)]
+        assert_as_at_length(samples, "torch", {})
     for kind in (Pair, Doubled, Pair):
         assert_as_at_length([(kind(np.ones(1), number),) for number in range(3)], "torch", {})
     names = [
@@ -715,6 +723,7 @@ def history():
         the_first_tells_for_all,
         subclasses_are_the_same,
         the_environment_is_not_looked_at,
+        rows_are_containers,
     ],
 )
 def test_planted_faults_are_noticed(monkeypatch, plant):
