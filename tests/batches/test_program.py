@@ -410,6 +410,7 @@ class Count(int):
 @pytest.mark.parametrize("rows", ["123", "023", "103", "120", "000", "003"])
 def test_a_list_is_a_row_or_a_container_in_each_sample_anew(rows):
     """Whatever it is in the first one, and whatever else is in its column."""
+    recipes.forget()
     for _ in range(2):
         samples = [{"w": [int(each) or Count(4)], "x": 1} for each in rows]
         assert_as_at_length(samples, "torch", {})
@@ -761,8 +762,9 @@ def test_a_second_batch_is_not_looked_at_anew(monkeypatch):
     )
     monkeypatch.setattr(collate.Collation, "__init__", None)  # nothing comes here
     eight = [
-        [{"a": (np.ones(1),) * (n + 1), "b": 1, "c": "text"} for _ in range(3)] for n in range(8)
+        [{"a": (np.ones(1),) * (n + 1), "b": 1, "c": "text"} for _ in range(3)] for n in range(6)
     ]
+    eight += [[{"a": [1, 2]}, {"a": [3, 4]}], [{"a": ["x", "y"]}] * 2]
     for _ in range(4):
         for samples in eight:
             ferry.collate(samples, "torch")

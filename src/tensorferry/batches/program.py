@@ -189,6 +189,8 @@ class BatchProgram(NamedTuple):
         for column, kind in zip(columns, self.columns, strict=True):
             if types_in(column) != kind.types:
                 return None
+            if list in kind.types and not is_row(column[0][:1]):
+                return None  # it is a container
         return columns, wholes
 
     def put_marks(self, batch: Any, marks: Marks) -> None:
