@@ -527,6 +527,9 @@ def test_masks_and_lengths_come_beside_their_leaves(make):
         assert made["in"]["x_lengths"].tolist() == [1, 2]
         assert made["z_mask"].tolist() == [[True, True], [True, False]]
         assert made["z"].tolist() == [[2, 2], [2, -1]]
+        if make is not list:
+            with pytest.raises(ferry.UnsupportedTypeError, match="mask=True"):
+                ferry.collate([make([1]), make([1, 2])], "numpy", pad=0, mask=True)
         for odd in ([{"x": make([1]), "x_mask": 1}] * 2, [{1: make([1])}] * 2, [(make([1]),)] * 2):
             if make is list and type(odd[0]) is tuple:
                 continue  # there a list is a container

@@ -183,8 +183,8 @@ class BatchProgram(NamedTuple):
         columns: list[list[Any]] = []
         wholes: list[Any] = []
         if self.root is None:
-            columns.append(samples.copy())
-        elif not take_columns(self.root, samples, columns, wholes):
+            return None if types_in(samples) != self.columns[0].types else ([samples], [])
+        if not take_columns(self.root, samples, columns, wholes):
             return None
         for column, kind in zip(columns, self.columns, strict=True):
             if types_in(column) != kind.types:
@@ -201,7 +201,7 @@ class BatchProgram(NamedTuple):
         """
         for index, found in marks.items():
             mapping = batch
-            *outer, last = self.routes[index] or (-1,)
+            *outer, last = self.routes[index]
             for at in outer:
                 mapping = list(mapping.values())[at] if isinstance(mapping, dict) else mapping[at]
             if not isinstance(mapping, dict):
@@ -251,18 +251,19 @@ class BatchPrograms:
     def collate(self, samples: list[Any]) -> Any:
         """Make a batch; `NotImplemented` if it is a matter for `Collation`."""
         try:
-            found = self._find(samples)
+            # A copy, which no other thread can change.
+            found = self._find(samples.copy())
             if found is None:
                 return NotImplemented
             made, columns, wholes = found
             marks: Marks = {}
-            results = [
-                kind.convert(self, made, index, column, marks)
-                for index, (kind, column) in enumerate(zip(made.columns, columns, strict=True))
-            ]
             if made.root is None:
-                batch = results[0]
+                batch = made.columns[0].convert(self, made, 0, columns[0], marks)
             else:
+                results = [
+                    kind.convert(self, made, index, column, marks)
+                    for index, (kind, column) in enumerate(zip(made.columns, columns, strict=True))
+                ]
                 batch = make_batch(made.root, iter(wholes), iter(results), len(samples))
             if marks:
                 made.put_marks(batch, marks)
