@@ -200,15 +200,21 @@ def _by_program(samples: list[Any], like: Any, pad: Any, dtype: Any, *asked: Any
     if tracers.not_imported != () and tracers.may_be_active():
         return NotImplemented
     try:
-        followed = None if like is None else follow_quickly(like)
-        if (like is None) is not (followed is None):
-            return NotImplemented
+        followed = None
+        if like is not None:
+            followed = follow_quickly(like)
+            if followed is None:
+                return NotImplemented
         if isinstance(dtype, Mapping):
             dtype = rule_of(dtype)
-        programs = _programs(followed, None if pad is None else _key_of_pad(pad), dtype, *asked)
+        if pad is not None:
+            pad = _key_of_pad(pad)
+        programs = _programs(followed, pad, dtype, *asked)
     except (ConversionError, TypeError, ValueError):
         return NotImplemented
-    return NotImplemented if programs is None else programs.collate(samples)
+    if programs is None:
+        return NotImplemented
+    return programs.collate(samples)
 
 
 def _key_of_pad(pad: Any) -> Any:
@@ -221,13 +227,17 @@ def _key_of_pad(pad: Any) -> Any:
         return tuple([(type(name), name, _key_of_pad(each)) for name, each in pad.items()])
     if type(pad) not in (int, float, bool):
         raise TypeError
-    return type(pad), pack("d", pad) if type(pad) is float else pad
+    if type(pad) is float:
+        return float, pack("d", pad)
+    return type(pad), pad
 
 
 def _pad_of_key(key: Any) -> Any:
     if type(key[0]) is tuple:
         return {name: _pad_of_key(each) for _, name, each in key}
-    return unpack("d", key[1])[0] if key[0] is float else key[1]
+    if key[0] is float:
+        return unpack("d", key[1])[0]
+    return key[1]
 
 
 @lru_cache(maxsize=256, typed=True)
@@ -271,7 +281,9 @@ def _programs(
     from .program import BatchPrograms
 
     asked = _padding(pad and _pad_of_key(pad), multiple, side, mask, lengths)
-    padding = NOT_PADDED if asked is None else Padding(**asked)
+    padding = NOT_PADDED
+    if asked is not None:
+        padding = Padding(**asked)
     targets = targets_followed(to, followed, dtype, device, None, casting, grad)
     if targets is None:
         return None

@@ -1,4 +1,4 @@
-"""`BatchPrograms`: how samples of one structure become a batch, made for the first and found by the next.
+"""`BatchPrograms`: how samples of one structure become a batch, found by the next samples.
 
 As `trees.program`, for samples: the containers, the types of the leaves of each column, and what
 becomes of it. A batch is checked against a program while its samples are taken apart. What no
@@ -51,10 +51,9 @@ _MOST = 64
 _MOST_COLUMNS = 1 << 16
 """The most columns of all programs of one request together."""
 _MOST_RECIPES = 256
-"""The most recipes of one request, and the most kinds of leaves of which it is known what they need."""
+"""The most recipes of one request, and the most kinds of leaves that are known."""
 _NEVER_COLUMNS = PLAIN | {list, np.ndarray}
 """Types of leaves that are no columns of tables."""
-_NUMBERS = PYTHON_NUMBERS | {list}
 
 
 class _NoProgramError(Exception):
@@ -95,7 +94,9 @@ def take_columns(
 def _in_columns(container: Container, samples: list[Any]) -> tuple[Any, list[list[Any]]] | None:
     """What the first of some containers is made again from, and the columns of all."""
     kind = container.kind
-    first = container.opened(samples[0]) if types_in(samples) == {kind} else None
+    if types_in(samples) != {kind}:
+        return None
+    first = container.opened(samples[0])
     if first is None:
         return None
     whole = first[0]
@@ -183,8 +184,8 @@ class BatchProgram(NamedTuple):
         columns: list[list[Any]] = []
         wholes: list[Any] = []
         if self.root is None:
-            return None if types_in(samples) != self.columns[0].types else ([samples], [])
-        if not take_columns(self.root, samples, columns, wholes):
+            columns.append(samples)
+        elif not take_columns(self.root, samples, columns, wholes):
             return None
         for column, kind in zip(columns, self.columns, strict=True):
             if types_in(column) != kind.types:
@@ -203,7 +204,9 @@ class BatchProgram(NamedTuple):
             mapping = batch
             *outer, last = self.routes[index]
             for at in outer:
-                mapping = list(mapping.values())[at] if isinstance(mapping, dict) else mapping[at]
+                if isinstance(mapping, dict):
+                    mapping = list(mapping.values())
+                mapping = mapping[at]
             if not isinstance(mapping, dict):
                 raise _NoProgramError
             key = list(mapping)[last]
@@ -277,8 +280,10 @@ class BatchPrograms:
 
     def _find(self, samples: list[Any]) -> tuple[BatchProgram, list[list[Any]], list[Any]] | None:
         first = samples[0]
-        kind = type(first)
-        sight = kind, len(first) if issubclass(kind, (dict, tuple, list)) else 0
+        kind, size = type(first), 0
+        if issubclass(kind, (dict, tuple, list)):
+            size = len(first)
+        sight = kind, size
         programs = self._kept.get(sight, ())
         for made in programs:
             taken = made.take(samples)
@@ -314,15 +319,12 @@ class BatchPrograms:
             columns.append(samples)
         elif not take_columns(root, samples, columns, []):
             raise _NoProgramError
-        names: list[str] = []
+        names = [""] * len(columns)
         if self._by_name:
             names = take_apart(samples[0], rows=self._rule.takes_rows)[1].names()
             if len(names) != len(columns):
                 raise _NoProgramError
-        kinds = [
-            self._kind_of(column, names[index] if names else "")
-            for index, column in enumerate(columns)
-        ]
+        kinds = list(map(self._kind_of, columns, names))
         if root is None and kinds[0].convert is BatchPrograms.kept:
             raise _NoProgramError
         if any(
@@ -334,7 +336,8 @@ class BatchPrograms:
             raise _NoProgramError  # of other types, the list may be one leaf
         if self._by_name:
             self._refuse_unknown_names(kinds, names)
-        name = names.__getitem__ if names else _nameless
+        # By their names, or by none: errors are raised elsewhere.
+        name = names.__getitem__
         planner = Columns(self._targets, self._rule, self._padding, run.prepare, name, name)
         return BatchProgram(root, kinds, routes, planner)
 
@@ -396,10 +399,9 @@ class BatchPrograms:
             convert = BatchPrograms.numbers
         else:
             convert = BatchPrograms.tensors
-        value = self._padding.value_of(lambda: name) if self._padding.on else None
         names = tuple([each for each, _ in self._targets.rule.names])
-        among = place_of_name(names, name) if names else None
-        return ColumnKind(types, convert, value, among)
+        value = self._padding.value_of(lambda: name)
+        return ColumnKind(types, convert, value, place_of_name(names, name))
 
     def _may_be_columns(self, types: set[type]) -> bool:
         """Whether leaves may be columns of tables, which are read as the keywords ask for."""
@@ -446,7 +448,9 @@ class BatchPrograms:
     def numbers(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
         """The tensor of Python numbers of one type."""
         result = self._by_fast_path(made, index, column)
-        return self.planned(made, index, column, marks) if result is None else result
+        if result is None:
+            return self.planned(made, index, column, marks)
+        return result
 
     def tensors(self, made: BatchProgram, index: int, column: list[Any], marks: Marks) -> Any:
         """The tensor of tensors of one type.
@@ -490,7 +494,7 @@ class BatchPrograms:
         return run.complete(prepared)
 
     def _by_fast_path(self, made: BatchProgram, index: int, column: list[Any]) -> Any:
-        """The result of the target's fast path; ``None`` if there is none, or it does not take it."""
+        """The result of the target's fast path; ``None`` if there is none that takes the column."""
         path = self._paths.get(list)
         if path is None or not (self._is_ordinary or self._asks_nothing(made, index, column[0])):
             return None
@@ -525,8 +529,7 @@ class BatchPrograms:
             ConversionError: They cannot be stacked or converted.
         """
         types, planner = made.columns[index].types, made.planner
-        look = planner.tensor if types <= _NUMBERS else planner.leaf
-        plan = look(index, column, types)
+        plan = planner.leaf(index, column, types)
         is_kept = plan.read is None and plan.prepared is None
         if is_kept or (plan.read is None and list in types and not all(map(is_row, column))):
             raise _NoProgramError
@@ -545,8 +548,3 @@ def _is_in_list(container: Container | None, route: tuple[int, ...]) -> bool:
             break
         container = dict(container.inner).get(at)
     return container is not None and container.kind is list
-
-
-def _nameless(_: int) -> str:
-    """For errors, which are raised elsewhere."""
-    return ""

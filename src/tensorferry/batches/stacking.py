@@ -201,7 +201,9 @@ class ColumnPlan(NamedTuple):
         """
         if self.read is not None and self.conversion is not None:
             return run.convert(self.read, self.conversion)
-        return self.kept if self.prepared is None else run.complete(self.prepared)
+        if self.prepared is not None:
+            return run.complete(self.prepared)
+        return self.kept
 
 
 class Columns(NamedTuple):
@@ -238,19 +240,14 @@ class Columns(NamedTuple):
         """
         try:
             if self._is_stacked(index, column, kinds):
-                return self.tensor(index, column, kinds)
+                return self._tensor(index, column, kinds)
         except UnsupportedTypeError as error:
             if not any(self.rule.keeps_refused(leaf, error) for leaf in column):
                 raise
             return ColumnPlan(None, column)
         return ColumnPlan(None, None if all(each is None for each in column) else column)
 
-    def tensor(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
-        """What becomes of a column of tensors, or of numbers; the arguments are those of `leaf`.
-
-        Raises:
-            ConversionError: It cannot be stacked or converted.
-        """
+    def _tensor(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
         conversion = self.targets.of(partial(self.path, index))
         target, request = registry.ready(conversion.target.name), conversion.request
         if conversion.quick is not target.quick:  # the target has been loaded meanwhile
@@ -283,7 +280,9 @@ class Columns(NamedTuple):
         """The plan of a column of numbers of one kind, which are read; ``None`` for others."""
         if isinstance(column[0], np.generic):
             array = read_scalars(column)
-            return None if array is None else self._of_read(index, array, None, conversion)
+            if array is None:
+                return None
+            return self._of_read(index, array, None, conversion)
         if len(column) > MANY:
             return None  # they are read into the result, without an array of all of them
         read = read_numbers(column)
@@ -301,8 +300,10 @@ class Columns(NamedTuple):
     ) -> ColumnPlan:
         decide = self.decider(index, conversion)
         if decide is not None:
-            name = of_numpy(array.dtype) or ""
-            conversion = decide(_info_of_array(name) if exact is None else _info_of(exact))
+            info = _info_of_array(of_numpy(array.dtype) or "")
+            if exact is not None:
+                info = _info_of(exact)
+            conversion = decide(info)
         new = NewArray(array, exact, scalars=exact is None)
         return ColumnPlan(None, None, extent, new, conversion)
 
@@ -348,7 +349,9 @@ class Columns(NamedTuple):
 
     def marks_of(self, leaf: ColumnPlan) -> list[tuple[str, NewArray, Conversion]]:
         """A padded leaf's mask and lengths: each a keyword, an array, and a conversion."""
-        found = [] if leaf.extent is None else self.padding.marks_of(leaf.extent)
+        found = []
+        if leaf.extent is not None:
+            found = self.padding.marks_of(leaf.extent)
         if not found:
             return []
         conversion = leaf.conversion
@@ -367,6 +370,8 @@ class Columns(NamedTuple):
         Raises:
             UnsupportedTypeError: Some are tensors, and some are not.
         """
+        if types <= _READ and len(types) == 1 and self.rule.chosen is None:
+            return self.rule.takes(column[0])
         one = {type(column[0]): column[0]} if len(types) == 1 else None
         taken = self.rule.takes_each(column, one)
         if all(taken):
@@ -473,7 +478,9 @@ class Columns(NamedTuple):
             info = registry.backend_of(leaf).preview(leaf)[1]
             own = info.dtype
         decide = self.decider(index, conversion)
-        request = (conversion if decide is None else decide(info)).request
+        if decide is not None:
+            conversion = decide(info)
+        request = conversion.request
         return (
             request.dtype in (None, own)
             and request.device in (None, info.device)

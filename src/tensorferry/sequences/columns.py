@@ -138,7 +138,7 @@ def read_numbers(column: list[Any]) -> Read | None:
 
 
 def read_scalars(column: list[Any]) -> Array | None:
-    """A column of NumPy's scalars of one type, with their bits; ``None`` if they have no dtype of ours.
+    """A column of NumPy's scalars of one type; ``None`` if they have no dtype of ours.
 
     >>> read_scalars([np.float32(1), np.float32(2)]), read_scalars([np.str_("a")])
     (array([1., 2.], dtype=float32), None)

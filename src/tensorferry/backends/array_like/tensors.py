@@ -142,11 +142,12 @@ class ArrayLikeQuick(Quick[ArrayLikeBackend]):
 
     def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
         known = known_class(type(tensors[0]))
-        together = None if known is None else known.together
-        if together is None or len(set(map(type, tensors))) > 1:
+        if known is None or known.together is None or len(set(map(type, tensors))) > 1:
             return None
-        found = set(map(together.key, tensors))
-        return found.pop() if len(found) == 1 else None
+        found = set(map(known.together.key, tensors))
+        if len(found) > 1:
+            return None
+        return found.pop()
 
     def lengths(self, x: Any) -> tuple[int, ...]:
         known = known_class(type(x))
@@ -156,9 +157,9 @@ class ArrayLikeQuick(Quick[ArrayLikeBackend]):
 
     def join(self, tensors: Sequence[Any]) -> Array | None:
         known = known_class(type(tensors[0]))
-        if known is None or known.together is None:
+        if known is None or known.together is None or not memory.can_join():
             return None
-        return memory.joined(list(map(known.together.read, tensors))) if memory.can_join() else None
+        return memory.joined(list(map(known.together.read, tensors)))
 
 
 QUICK = ArrayLikeQuick
