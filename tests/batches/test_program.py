@@ -21,7 +21,6 @@ import tensorferry as ferry
 from tensorferry.backends import together
 from tensorferry.batches import api, collate, program
 from tensorferry.execution import recipes, run
-from tensorferry.sequences import columns, numbers
 
 
 @dataclasses.dataclass
@@ -937,41 +936,3 @@ def test_errors_name_the_leaf_and_all_of_them_are_told():
             '$["a"]',
             '$["b"]["c"]',
         ]
-
-
-# -- samples in columns ----------------------------------------------------------------------------
-
-VALUES = st.one_of(st.integers(), st.text(max_size=1), st.none())
-ALIKE = st.sampled_from(["a", "b", "c", 1, True, 1.0, (1,), None])
-
-
-@settings(MANY, max_examples=examples(300))
-@given(
-    samples=st.lists(
-        st.one_of(
-            st.dictionaries(ALIKE, VALUES, max_size=3),
-            st.lists(VALUES, max_size=2),
-            st.lists(VALUES, max_size=2).map(tuple),
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-    alike=st.booleans(),
-)
-def test_columns_are_the_same_with_the_extension_and_without(samples, alike):
-    """And they are the values by key or place, or nothing."""
-    first = samples[0]
-    if alike:
-        samples = [type(first)(first) for _ in samples]
-    with_it, without = numbers.apart(samples), numbers._apart_in_python(samples)
-    assert with_it == without
-    found = columns.apart(samples)
-    if with_it is not None:
-        assert found == with_it
-    if found is not None:
-        keys = list(first) if isinstance(first, dict) else range(len(first))
-        assert found == [[each[key] for each in samples] for key in keys]
-        assert {len(each) for each in samples} == {len(first)}
-    elif alike:
-        assert isinstance(first, dict)
-        assert any(type(key) not in (str, int) for key in first)
