@@ -5,6 +5,7 @@ No framework is needed here, so that `make sanitize` can run it under the saniti
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 import math
@@ -27,7 +28,7 @@ from tensorferry.backends import fast_paths, lists
 from tensorferry.execution import recipes
 from tensorferry.host import casts
 from tensorferry.host.numpy_dtypes import numpy_dtype
-from tensorferry.sequences import numbers
+from tensorferry.sequences import columns, numbers
 
 extension = pytest.mark.skipif(
     not numbers.HAS_EXTENSION,
@@ -539,6 +540,84 @@ def test_no_memory_is_written_that_is_not_there(arguments):
     """Room, shape and part are compared before anything is read."""
     with pytest.raises((TypeError, ValueError, BufferError, OverflowError, SystemError)):
         numbers._extension.fill(*arguments)
+
+
+# -- samples in columns ----------------------------------------------------------------------------
+
+VALUES = st.one_of(st.integers(), st.text(max_size=1), st.none())
+ALIKE = st.sampled_from(["a", "b", "c", 1, True, 1.0, (1,), None])
+
+
+@settings(max_examples=examples(300))
+@given(
+    samples=st.lists(
+        st.one_of(
+            st.dictionaries(ALIKE, VALUES, max_size=3),
+            st.lists(VALUES, max_size=2),
+            st.lists(VALUES, max_size=2).map(tuple),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    alike=st.booleans(),
+)
+def test_columns_are_the_same_with_the_extension_and_without(samples, alike):
+    """And they are the values by key or place, or nothing."""
+    first = samples[0]
+    if alike:
+        samples = [type(first)(first) for _ in samples]
+    with_it, without = numbers.apart(samples), numbers._apart_in_python(samples)
+    assert with_it == without
+    found = columns.apart(samples)
+    if with_it is not None:
+        assert found == with_it
+    if found is not None:
+        keys = list(first) if isinstance(first, dict) else range(len(first))
+        assert found == [[each[key] for each in samples] for key in keys]
+        assert {len(each) for each in samples} == {len(first)}
+    elif alike:
+        assert isinstance(first, dict)
+        assert any(type(key) not in (str, int) for key in first)
+
+
+def test_keys_of_classes_are_the_same_objects_or_not_the_same():
+    """Nothing is compared by code of theirs."""
+
+    class Key:
+        def __eq__(self, other):
+            raise AssertionError("compared")
+
+        __hash__ = object.__hash__
+
+    key = Key()
+    assert columns.apart([{key: 1, "a": 2}, {key: 3, "a": 4}]) == [[1, 3], [2, 4]]
+    assert columns.apart([{key: 1}, {Key(): 3}]) is None
+    text, equal = "a" * 3, "".join(["a"] * 3)
+    assert columns.apart([{text: 1}, {equal: 2}]) == [[1, 2]]
+
+
+@extension
+def test_samples_in_columns_are_kept_as_often_as_they_stand_there():
+    """Also where a later sample differs, so that nothing comes of it."""
+    elements = [object() for _ in range(4)]
+    one, other = dict(zip("abcd", elements, strict=True)), dict(zip("abce", elements, strict=True))
+    samples, odd, rows = [one] * 5, [one, one, other, one], [tuple(elements)] * 5
+    watched = [*elements, one, other, samples, odd, rows, rows[0], *one]
+    before = list(map(sys.getrefcount, watched))
+    for _ in range(1000):
+        for x in (samples, odd, rows, [*rows, (1,)], [one, rows], [], None, [{}], [1]):
+            numbers._extension.apart(x)
+    assert list(map(sys.getrefcount, watched)) == before
+    found = numbers._extension.apart(samples)
+    assert [list(map(id, column)) for column in found] == [[id(x)] * 5 for x in elements]
+
+
+@extension
+def test_an_ordered_dict_is_left_alone_if_its_order_is_another():
+    """Than that in which its keys came."""
+    one = collections.OrderedDict(a=1, b=2)
+    one.move_to_end("a")
+    assert numbers._extension.apart([one, one]) is None
 
 
 # -- what others do meanwhile ---------------------------------------------------------------------

@@ -23,7 +23,7 @@ from ..core.places import places_by
 from ..core.signature import COMPACT, layout_of
 from ..hints import Hint
 from ..host import memory
-from . import registry
+from . import registry, together
 from .base import UNASKED, Backend, Opening
 from .nodes import as_dict
 from .opening import (
@@ -395,6 +395,11 @@ class ColumnQuick(Quick[ColumnBackend]):
 
     def lengths(self, x: Any) -> tuple[int, ...]:
         return (len(x),)
+
+    def join(self, tensors: Sequence[Any]) -> Array | None:
+        if self.backend.is_table(type(tensors[0])):
+            return None
+        return together.join_as_arrays(tensors, self.backend.plain_array)
 
     def likeness(self, x: Any) -> Hashable | None:
         # A result follows its labels, which are not in the signature.

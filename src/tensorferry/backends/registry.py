@@ -493,6 +493,9 @@ def _find_backend(x: object) -> Backend:
     for backend in _known_then_outside():
         with guard(backend.name):
             if backend.accepts_foreign(x):
+                if backend.knows(kind) and backend.opener_of(kind) is None:
+                    # Then every object of the type is accepted, and none is a table.
+                    BY_TYPE[kind] = load(backend)
                 return load(backend)
     modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _OWNED_BY_NO_BACKEND
     broken = outside.failure(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from collections.abc import Mapping
+from functools import lru_cache
+from struct import pack, unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from .. import hints
-from ..backends import fast_paths, registry
-from ..errors import UnsupportedTypeError, an
-from ..execution.calls import by_name, refuse
+from ..backends import registry, tracers
+from ..core.leaf_dtypes import rule_of
+from ..errors import ConversionError, UnsupportedTypeError, an
+from ..execution import recipes
+from ..execution.calls import by_name
+from ..execution.target import follow_quickly
 from ..hints import Hint
-from ..trees.api import call_for, targets_of
+from ..trees.api import call_for, targets_followed, targets_of
 from ..trees.leaves import leaf_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
     from typing_extensions import Unpack
 
@@ -22,39 +27,13 @@ if TYPE_CHECKING:
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
     from .collate import Collation
     from .plans import BatchPlan
+    from .program import BatchPrograms
 
 
 __all__ = ["collate", "explain_collate"]
 
-Function = TypeVar("Function", bound="Callable[..., Any]")
 
-
-def _stacks(function: Function) -> Function:
-    """Decorate `collate`: for a list of tensors and no keyword but a target, try the fast path."""
-    paths_to, not_accepted, is_tensor = (
-        fast_paths.PATHS,
-        fast_paths.NOT_ACCEPTED,
-        registry.is_known_tensor,
-    )
-
-    def stacking(samples: Iterable[Any], /, to: Any = None, *beyond: Any, **keywords: Any) -> Any:
-        if beyond:
-            refuse(function, (samples, to), beyond)
-        if not keywords and type(samples) is list and samples and is_tensor(type(samples[0])):
-            try:
-                result = paths_to[to][list](samples)
-            except not_accepted:
-                result = None
-            if result is not None:
-                return result
-        return function(samples, to, **keywords)
-
-    # `refuse_unknown` reads the names of the keywords from here.
-    stacking.__kwdefaults__ = function.__kwdefaults__
-    return cast("Function", wraps(function)(stacking))
-
-
-@_stacks
+@by_name
 def collate(
     samples: Iterable[Any],
     /,
@@ -141,6 +120,14 @@ def collate(
 
     .. versionadded:: 0.1
     """
+    is_ordinary = nulls is None and not options and type(leaves) is str
+    if is_ordinary and type(samples) is list and samples:
+        result = _by_program(
+            samples, like, pad, dtype, to, device, casting, grad, leaves, unknown,
+            pad_to_multiple_of, padding_side, mask, lengths,
+        )  # fmt: skip
+        if result is not NotImplemented:
+            return result
     asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
     return call_for(collate, asked, _stack, samples, asked, leaves, unknown, padding, nulls)
@@ -201,6 +188,112 @@ def explain_collate(
 
 
 # -- what they do, out of any tracer's sight -------------------------------------------------------
+
+
+@tracers.untraced
+def _by_program(samples: list[Any], like: Any, pad: Any, dtype: Any, *asked: Any) -> Any:
+    """Make a batch by a program, for the arguments of `_programs`.
+
+    `NotImplemented`: there is none for the samples, or the arguments are unusual, or one of them is
+    refused. It is the matter of what does it at length.
+    """
+    if tracers.not_imported != () and tracers.may_be_active():
+        return NotImplemented
+    try:
+        followed = None
+        if like is not None:
+            followed = follow_quickly(like)
+            if followed is None:
+                return NotImplemented
+        if isinstance(dtype, Mapping):
+            dtype = rule_of(dtype)
+        if pad is not None:
+            pad = _key_of_pad(pad)
+        programs = _programs(followed, pad, dtype, *asked)
+    except (ConversionError, TypeError, ValueError):
+        return NotImplemented
+    if programs is None:
+        return NotImplemented
+    return programs.collate(samples)
+
+
+def _key_of_pad(pad: Any) -> Any:
+    """``pad=`` as a key: by the types of numbers too, and the bits of floats.
+
+    Raises:
+        TypeError: It has another number, or is none.
+    """
+    if isinstance(pad, Mapping):
+        return tuple([(type(name), name, _key_of_pad(each)) for name, each in pad.items()])
+    if type(pad) not in (int, float, bool):
+        raise TypeError
+    if type(pad) is float:
+        return float, pack("d", pad)
+    return type(pad), pad
+
+
+def _pad_of_key(key: Any) -> Any:
+    if type(key[0]) is tuple:
+        return {name: _pad_of_key(each) for _, name, each in key}
+    if key[0] is float:
+        return unpack("d", key[1])[0]
+    return key[1]
+
+
+@lru_cache(maxsize=256, typed=True)
+def _programs(
+    followed: tuple[str, str | None, str | None] | None,
+    pad: Any,
+    dtype: object,
+    to: To | None,
+    device: object,
+    casting: str | None,
+    grad: str,
+    leaves: Leaves,
+    unknown: str,
+    multiple: int | None,
+    side: str,
+    mask: bool,
+    lengths: bool,
+) -> BatchPrograms | None:
+    """The programs for keywords of `collate`; ``None`` if they have none.
+
+    Args:
+        followed: The framework, dtype and device of the tensor in ``like=``.
+        pad: What `_key_of_pad` gives.
+        dtype: This and the others are as for `collate`; a mapping as a rule.
+        to: See there.
+        device: See there.
+        casting: See there.
+        grad: See there.
+        leaves: See there.
+        unknown: See there.
+        multiple: See there.
+        side: See there.
+        mask: See there.
+        lengths: See there.
+
+    Raises:
+        ConversionError, TypeError, ValueError: A keyword has a value that it does not take.
+    """
+    # Here, because `import tensorferry` needs none of them.
+    from .padding import NOT_PADDED, Padding
+    from .program import BatchPrograms
+
+    asked = _padding(pad and _pad_of_key(pad), multiple, side, mask, lengths)
+    padding = NOT_PADDED
+    if asked is not None:
+        padding = Padding(**asked)
+    goal: Any = followed if to is None else to
+    if goal is None or (to is not None and followed is not None):
+        return None
+    targets = targets_followed(goal, dtype, device, None, casting, grad)
+    if targets is None:
+        return None
+    return BatchPrograms(targets, leaf_rule(leaves, unknown=unknown), padding)
+
+
+recipes.on_forget.append(_programs.cache_clear)
 
 
 def _padding(

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
-from operator import itemgetter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .. import hints
-from ..backends import fast_paths, registry
 from ..backends.no_tensor import UNCALLED
-from ..core import dtypes
-from ..core.devices import HOST
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError, an
 from ..execution import run
-from ..execution.recipes import conversion_of
 from ..hints import Hint, quoted
-from ..host.numpy_dtypes import has_dates, of_numpy
+from ..host.numpy_dtypes import has_dates
 from ..sequences import numbers
-from ..sequences.columns import begins_with_number
-from ..sequences.diagnostics import DEEPEST
-from ..sequences.reader import NewArray
-from ..trees.containers import PLAIN, openers_of
+from ..trees.containers import PLAIN
 from ..trees.failures import raise_all, refuse_unknown_name
 from ..trees.structure import Structure, at_path, equal
-from ..trees.walk import columns_alike, is_row, take_apart
+from ..trees.walk import columns_alike, take_apart
 from .padding import NOT_PADDED, Padding
-from .stacking import ColumnPlan, Columns, NotRowsError
+from .stacking import ColumnPlan, Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..execution.recipes import Conversion
+    from ..sequences.reader import NewArray
     from ..trees.leaves import LeafRule
     from ..trees.targets import Targets
     from .plans import BatchPlan
@@ -45,6 +36,8 @@ __all__ = ["Collation"]
 
 _ONE_LEAF = take_apart(None)[1]
 
+_NEVER_DATES = PLAIN | {list}
+"""Types of leaves that are never columns of dates, whatever they hold."""
 _LISTS_ARE_LEAVES = "lambda x: isinstance(x, (list, tuple))"
 
 
@@ -142,102 +135,6 @@ def _names(x: Any, y: Any) -> str:
     return ": " + ", ".join(found) if found else ""
 
 
-class _PlainColumns:
-    """The columns of samples that are plain dicts, lists and tuples: see `plain_columns`.
-
-    Args:
-        rows: Whether a plain list of numbers below a key is a leaf.
-    """
-
-    def __init__(self, *, rows: bool) -> None:
-        self.columns: list[Any] = []
-        self.kinds: list[set[type]] = []
-        """The types of the leaves of each."""
-        self._rows = rows
-
-    def take(self, column: list[Any], depth: int = 0, *, below_key: bool = False) -> Any:
-        """Add the columns within one; gives the containers around their leaves.
-
-        Raises:
-            _NotPlainError: Samples may have different structures, or other containers.
-        """
-        kinds, kind = numbers.types_in(column), type(column[0])
-        if kinds.isdisjoint(_CONTAINERS):
-            if not all(_are_leaves(each, column) for each in kinds):
-                raise _NotPlainError
-            return self._add(column, kinds)
-        if len(kinds) > 1 or depth == DEEPEST:
-            raise _NotPlainError
-        if kind is dict:
-            return self._take_dicts(column, depth + 1)
-        if kind is list and below_key and self._rows:
-            if begins_with_number(column):
-                return self._add(column, kinds)
-            if any(map(is_row, column)):
-                raise _NotPlainError
-        try:
-            inside = list(map(list, zip(*column, strict=True)))
-        except ValueError:  # of other lengths
-            raise _NotPlainError from None
-        return kind([self.take(inner, depth + 1) for inner in inside])
-
-    def _add(self, column: list[Any], kinds: set[type]) -> None:
-        self.columns.append(column)
-        self.kinds.append(kinds)
-
-    def _take_dicts(self, column: list[Any], depth: int) -> Any:
-        keys = column[0].keys()
-        inside: Iterable[Any]
-        # Faster, for the usual case that all have the same order of keys.
-        if len(set(map(tuple, column))) == 1:
-            inside = zip(*map(_VALUES, column), strict=True)
-        elif all(each.keys() == keys for each in column):
-            inside = [map(itemgetter(key), column) for key in keys]
-        else:
-            raise _NotPlainError
-        return {
-            key: self.take(list(each), depth, below_key=True)
-            for key, each in zip(keys, inside, strict=True)
-        }
-
-
-class _NotPlainError(Exception):
-    """Samples whose structures differ, or that have other containers than plain ones."""
-
-
-def plain_columns(
-    samples: list[Any], rule: LeafRule
-) -> tuple[list[Any], Structure, list[set[type]]] | None:
-    """`columns_of` for samples that are plain dicts, lists and tuples, and the types of leaves.
-
-    It is faster, and gives ``None`` for other samples. A list below a key that begins with a number
-    is taken for a leaf; only when it is read is it known whether it is one.
-    """
-    if rule.chosen is not None or not samples:
-        return None
-    found = _PlainColumns(rows=rule.takes_rows)
-    try:
-        frame = found.take(samples)
-    except _NotPlainError:
-        return None
-    return found.columns, take_apart(frame)[1], found.kinds
-
-
-_VALUES = dict.values
-_CONTAINERS = frozenset({dict, list, tuple})
-_NEVER_DATES = PLAIN | {list}
-"""Types of leaves that are never columns of dates, whatever they hold."""
-
-
-def _are_leaves(kind: type, column: Sequence[Any]) -> bool:
-    """Whether objects of a type are leaves."""
-    if kind in PLAIN:
-        return True
-    return (registry.is_known_tensor(kind) or registry.is_tensor(kind)) and not openers_of(
-        kind, column
-    )
-
-
 # -- the batch, or only its plan -------------------------------------------------------------------
 
 
@@ -270,56 +167,33 @@ class Collation:
     ) -> None:
         if not samples and of_columns is None:
             raise ShapeError("There are no samples to collate.", None)
-        self._samples = samples
         self._targets = targets
         self._rule = rule
-        self._of_columns = of_columns
-        if asked is None:
-            self._padding = NOT_PADDED
-        else:
-            self._padding = Padding(**asked)
+        self._padding = NOT_PADDED if asked is None else Padding(**asked)
         self._prepare = run.prepare_unread if looks else run.prepare
-        plain = plain_columns(samples, rule)
-        if plain is None or (
-            of_columns is not None and any(map(may_have_columns, plain[0], plain[2]))
-        ):
-            self._look_at_all()
-        else:
-            self._look(*plain)
-
-    def _look_at_all(self) -> None:
-        """Find the columns of any samples."""
         masks: list[Any] = []
-        if self._of_columns is not None:
+        if of_columns is not None:
             # A table must become a dict first, in which a mask can be put beside a column.
             from ..trees.tables import with_column_keywords
 
-            self._samples = [
-                with_column_keywords(each, index=False, masks=masks, **self._of_columns)
-                for each in self._samples
+            samples = [
+                with_column_keywords(each, index=False, masks=masks, **of_columns)
+                for each in samples
             ]
-        if not self._samples:
-            raise ShapeError("There are no samples to collate.", None)
-        columns, structure = columns_of(self._samples, self._rule)
-        self._look(columns, structure, list(map(numbers.types_in, columns)), masks)
-
-    def _look(
-        self,
-        columns: list[Any],
-        structure: Structure,
-        kinds: list[set[type]],
-        masks: Sequence[Any] = (),
-    ) -> None:
-        self._columns, self._structure, self._kinds = columns, structure, kinds
-        known = frozenset(map(id, masks))  # the samples keep them
+            if not samples:
+                raise ShapeError("There are no samples to collate.", None)
+        self._samples = samples
+        self._columns, self._structure = columns_of(samples, rule)
+        self._kinds = list(map(numbers.types_in, self._columns))
+        structure = self._structure
         self._planner = Columns(
-            self._targets,
-            self._rule,
+            targets,
+            rule,
             self._padding,
             self._prepare,
             structure.path,
             structure.name,
-            known,
+            frozenset(map(id, masks)),  # the samples keep them
         )
         self._places: list[tuple[Any, str] | None] | None = None
 
@@ -329,28 +203,11 @@ class Collation:
         Raises:
             ConversionError: A leaf cannot be stacked or converted; several raise a `TreeError`.
         """
-        try:
-            return self._stack()
-        except NotRowsError:
-            self._look_at_all()
-            return self._stack()
-
-    def _stack(self) -> Any:
         marks: list[tuple[int, str, Any]] = []
-        path = self._fast_path()
 
         def done(index: int, column: Any) -> Any:
-            if path is not None and registry.is_known_tensor(type(column[0])):
-                result = _tried(path, column)
-                if result is not None:
-                    return result
             leaf = self._planner.leaf(index, column, self._kinds[index])
-            if leaf.read is not None and leaf.conversion is not None:
-                result = run.convert(leaf.read, leaf.conversion)
-            elif leaf.prepared is not None:
-                result = run.complete(leaf.prepared)
-            else:
-                return leaf.kept
+            result = leaf.run()
             marks.extend(
                 (index, keyword, run.convert(mark, conversion))
                 for keyword, mark, conversion in self._beside(index, leaf)
@@ -368,13 +225,6 @@ class Collation:
         Raises:
             ConversionError: As for `stack`, except errors that depend on values.
         """
-        try:
-            return self._plan()
-        except NotRowsError:
-            self._look_at_all()
-            return self._plan()
-
-    def _plan(self) -> BatchPlan:
         # Here, because a batch that is stacked needs none of them.
         from ..trees.plans import KeptLeaf
         from .plans import BatchPlan, StackedLeaf
@@ -412,16 +262,6 @@ class Collation:
                 for keyword, each in beside
             ]
         return BatchPlan(len(self._samples), tuple(leaves), tuple(kept))
-
-    def _fast_path(self) -> Callable[[list[Any]], Any] | None:
-        """The target's fast path for a list of samples, if no keyword prevents it."""
-        common = self._targets.common
-        if common is None or self._targets.decides_by_leaf or not common.request.is_ordinary:
-            return None
-        if self._rule.chosen is not None or self._padding.on:
-            return None
-        registry.ready(common.target.name)
-        return fast_paths.paths_to(common.target.name).get(list)
 
     def _each(self, do: Callable[[int, Any], Any]) -> list[Any]:
         """Apply `do` to each column. Errors are raised together, with their paths.
@@ -467,15 +307,8 @@ class Collation:
         # Here, because only an error needs what is for tables.
         from ..trees.tables import why_no_tensor
 
-        return why_no_tensor(self._leaf_named(name))
-
-    def _leaf_named(self, name: str) -> Any:
-        """The first sample's leaf with a dotted name; ``None`` if there is none."""
-        names = map(self._structure.name, range(len(self._columns)))
-        return next(
-            (column[0] for each, column in zip(names, self._columns, strict=True) if each == name),
-            None,
-        )
+        names = self._structure.names()
+        return why_no_tensor(self._columns[names.index(name)][0] if name in names else None)
 
     def _read_as_asked(self) -> dict[int, ConversionError]:
         """Read each column of a table as its dtype in ``dtype=``; errors are returned by leaf."""
@@ -503,27 +336,13 @@ class Collation:
         Raises:
             UnsupportedTypeError: They cannot be put beside the leaf.
         """
-        if leaf.extent is None:
-            found = []
-        else:
-            found = self._padding.marks_of(leaf.extent)
+        found = self._planner.marks_of(leaf)
         if not found:
             return []
-        if leaf.conversion is not None:
-            conversion = _of_marks(leaf.conversion)
-        elif leaf.prepared is not None:
-            # On the device of the leaf.
-            request = leaf.prepared.request
-            if request.device is None and request.placement is None:
-                device = leaf.prepared.recipe.plan.result.device
-                request = request._replace(device=None if device == HOST else device)
-            conversion = _of_marks(conversion_of(leaf.prepared.target, request))
-        else:
-            return []
         if self._places is None:
-            self._places = self._keys(self._samples[0])
+            self._places = list(self._structure.keys(self._samples[0]))
         place = self._places[index]
-        for keyword, _ in found:
+        for keyword, *_ in found:
             if place is None:
                 raise UnsupportedTypeError(
                     f"{keyword}=True adds a leaf beside this one, "
@@ -537,14 +356,10 @@ class Collation:
                     "and there is one.",
                     hints.without(keyword),
                 )
-        return [(keyword, NewArray(mark), conversion) for keyword, mark in found]
-
-    def _keys(self, tree: Any) -> list[tuple[Any, str] | None]:
-        """For each leaf, the mapping that holds it, and its key there: see `Structure.keys`."""
-        return self._structure.keys(tree)
+        return found
 
     def _put_marks(self, batch: Any, marks: Sequence[tuple[int, str, Any]]) -> None:
-        places = self._keys(batch)
+        places = list(self._structure.keys(batch))
         for index, keyword, mark in marks:
             place = places[index]
             if place is None:
@@ -565,37 +380,6 @@ def _in_samples(error: ConversionError, path: str) -> ConversionError:
     if message == error.message:
         return error
     return type(error)(message, hint and hint.for_sample(path.removeprefix("$")))
-
-
-@lru_cache(maxsize=256)
-def _of_marks(conversion: Conversion) -> Conversion:
-    """The conversion of masks and lengths beside a leaf with this conversion."""
-    request = conversion.request._replace(dtype=dtypes.FIT, casting=None)
-    return conversion_of(conversion.target, request)
-
-
-def may_have_columns(column: list[Any], kinds: set[type]) -> bool:
-    """Whether a leaf of plain samples may be a column of a table, or an array of another's nulls.
-
-    The others are left as they are by the keywords for columns.
-    """
-    kinds = kinds - _NEVER_DATES
-    if not kinds:
-        return False
-    from ..trees.tables import may_be_column  # here, because most batches have no columns
-
-    kinds.discard(np.ndarray)
-    if any(issubclass(kind, (np.ndarray, np.generic)) or may_be_column(kind) for kind in kinds):
-        return True
-    return any(of_numpy(each.dtype) is None for each in column if type(each) is np.ndarray)
-
-
-def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:
-    """The result of a fast path; ``None`` if it does not accept the column."""
-    try:
-        return path(column)
-    except fast_paths.NOT_ACCEPTED:
-        return None
 
 
 def _why_kept(kept: Any, column: Sequence[Any]) -> str:

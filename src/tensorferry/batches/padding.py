@@ -110,6 +110,11 @@ class Padding:
         if not all(isinstance(name, str) for name in self._names):
             raise TypeError('pad= takes names of leaves for its keys, as in pad={"input_ids": 0}')
 
+    @property
+    def adds(self) -> bool:
+        """Whether padded leaves get a mask or their lengths."""
+        return self._mask or self._lengths
+
     def layout_of(
         self, most: Shape, least: Shape, *, is_padded: bool = True
     ) -> tuple[ListLayout, bool]:

@@ -18,17 +18,15 @@ from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
+from ..execution import run
 from ..execution.recipes import conversion_of
-from ..execution.run import opening_for
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from ..planning import rules
 from ..sequences import numbers
-from ..sequences.columns import Wanted, read_lists, read_numbers
+from ..sequences.columns import Wanted, read_lists, read_numbers, read_scalars
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
-from ..trees.containers import PLAIN
-from ..trees.walk import is_row
 from .padding import APART, PaddedRows, common_dtype, filling, without_nothing
 
 if TYPE_CHECKING:
@@ -37,14 +35,14 @@ if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..execution.recipes import Conversion
     from ..execution.run import Prepared
-    from ..sequences.columns import Read
     from ..sequences.numbers import Exact
     from ..trees.leaves import LeafRule
     from ..trees.targets import Targets
+    from ..typing import Array
     from .padding import PaddedShapes, Padding
 
 
-__all__ = ["ColumnPlan", "Columns", "NotRowsError", "NumberKinds", "dtype_together", "kinds_in"]
+__all__ = ["ColumnPlan", "Columns", "NumberKinds", "dtype_together", "kinds_in"]
 
 PYTHON = "python"
 
@@ -54,8 +52,6 @@ PYTHON = "python"
 _NUMBERS = (*PYTHON_NUMBERS, np.generic)
 _READ = PYTHON_NUMBERS | {list}
 """The types of leaves whose columns are read at once."""
-_PLAIN = PLAIN | _READ
-"""The types of leaves that all are tensors or none, as the first is."""
 _WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
@@ -197,6 +193,18 @@ class ColumnPlan(NamedTuple):
     read: Any = None
     conversion: Conversion | None = None
 
+    def run(self) -> Any:
+        """The tensor, or the objects.
+
+        Raises:
+            ConversionError: The values do not allow the conversion.
+        """
+        if self.read is not None and self.conversion is not None:
+            return run.convert(self.read, self.conversion)
+        if self.prepared is not None:
+            return run.complete(self.prepared)
+        return self.kept
+
 
 class Columns(NamedTuple):
     """Plans what becomes of each column.
@@ -228,19 +236,18 @@ class Columns(NamedTuple):
             kinds: The types of these.
 
         Raises:
-            NotRowsError: It has a list that is no leaf.
             ConversionError: It cannot be stacked or converted.
         """
         try:
-            return self._leaf(index, column, kinds)
+            if self._is_stacked(index, column, kinds):
+                return self._tensor(index, column, kinds)
         except UnsupportedTypeError as error:
             if not any(self.rule.keeps_refused(leaf, error) for leaf in column):
                 raise
             return ColumnPlan(None, column)
+        return ColumnPlan(None, None if all(each is None for each in column) else column)
 
-    def _leaf(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
-        if not self._is_stacked(index, column, types):
-            return ColumnPlan(None, None if all(each is None for each in column) else column)
+    def _tensor(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
         conversion = self.targets.of(partial(self.path, index))
         target, request = registry.ready(conversion.target.name), conversion.request
         if conversion.quick is not target.quick:  # the target has been loaded meanwhile
@@ -249,7 +256,7 @@ class Columns(NamedTuple):
             value = self._value_of(index, column)
         else:
             value = None
-        if len(types) == 1 and types <= _READ:
+        if len(types) == 1 and (types <= _READ or isinstance(column[0], np.generic)):
             if list in types:
                 found = self._lists(index, column, value, conversion)
             else:
@@ -260,7 +267,7 @@ class Columns(NamedTuple):
         if value is None and _are_numbers(types):
             members = None
         else:
-            members = look_at(column, (len(column),), opening_for())
+            members = look_at(column, (len(column),), run.opening_for())
         kinds = kinds_in(column, members)
         if value is not None and members is not None:
             padded = self._padded(index, column, types, members, kinds, value, target, request)
@@ -270,21 +277,35 @@ class Columns(NamedTuple):
         return ColumnPlan(self._stacked(index, column, members, kinds, target, request))
 
     def _numbers(self, index: int, column: list[Any], conversion: Conversion) -> ColumnPlan | None:
-        """The plan of a column of Python numbers of one kind, which are read; ``None`` for others."""
+        """The plan of a column of numbers of one kind, which are read; ``None`` for others."""
+        if isinstance(column[0], np.generic):
+            array = read_scalars(column)
+            if array is None:
+                return None
+            return self._of_read(index, array, None, conversion)
         if len(column) > MANY:
             return None  # they are read into the result, without an array of all of them
         read = read_numbers(column)
         if read is None:
             return None
-        return self._of_read(index, read, conversion)
+        return self._of_read(index, read.array, read.exact, conversion)
 
     def _of_read(
-        self, index: int, read: Read, conversion: Conversion, extent: PaddedRows | None = None
+        self,
+        index: int,
+        array: Array,
+        exact: Exact | None,
+        conversion: Conversion,
+        extent: PaddedRows | None = None,
     ) -> ColumnPlan:
         decide = self.decider(index, conversion)
         if decide is not None:
-            conversion = decide(_info_of(read.exact))
-        return ColumnPlan(None, None, extent, NewArray(read.array, read.exact), conversion)
+            info = _info_of_array(of_numpy(array.dtype) or "")
+            if exact is not None:
+                info = _info_of(exact)
+            conversion = decide(info)
+        new = NewArray(array, exact, scalars=exact is None)
+        return ColumnPlan(None, None, extent, new, conversion)
 
     def _lists(
         self, index: int, column: list[Any], value: Any, conversion: Conversion
@@ -294,30 +315,26 @@ class Columns(NamedTuple):
         ``None`` for others, and for lists that cannot be stacked.
 
         Raises:
-            NotRowsError: It has a list that is no leaf.
             ShapeError: Lists of numbers have unequal lengths, and are not padded.
         """
         lengths = numbers.measure(column)
         if lengths is None:
-            _refuse_containers(column)
             return None
         layout, is_needed = self.padding.layout_of(*lengths, is_padded=value is not None)
         if not is_needed and lengths[0] != lengths[1]:
-            _refuse_containers(column)
             self._refuse_unequal(index, column)
             return None
         fill = _Fill(self, index, value, conversion) if is_needed else None
         read = read_lists(column, layout, _as_it_is if fill is None else fill)
         if read is None:
-            _refuse_containers(column)
             return None
         if value is None:
-            return self._of_read(index, read, conversion)
+            return self._of_read(index, read.array, read.exact, conversion)
         extent = PaddedRows(layout.whole, is_needed, read.mask, read.lengths)
         if fill is None:
-            return self._of_read(index, read, conversion, extent)
+            return self._of_read(index, read.array, read.exact, conversion, extent)
         shape = (len(column), *layout.whole)
-        info = _info_of_padded(fill.dtype)
+        info = _info_of_array(fill.dtype)
         joined = Members(
             column,
             (info,),
@@ -330,15 +347,32 @@ class Columns(NamedTuple):
         )
         return ColumnPlan(None, None, extent, joined, fill.conversion)
 
+    def marks_of(self, leaf: ColumnPlan) -> list[tuple[str, NewArray, Conversion]]:
+        """A padded leaf's mask and lengths: each a keyword, an array, and a conversion."""
+        found = []
+        if leaf.extent is not None:
+            found = self.padding.marks_of(leaf.extent)
+        if not found:
+            return []
+        conversion = leaf.conversion
+        if leaf.prepared is not None:
+            # On the device of the leaf.
+            request = leaf.prepared.request
+            if request.device is None and request.placement is None:
+                device = leaf.prepared.recipe.plan.result.device
+                request = request._replace(device=None if device == HOST else device)
+            conversion = conversion_of(leaf.prepared.target, request)
+        return [(keyword, NewArray(mark), _of_marks(conversion)) for keyword, mark in found]
+
     def _is_stacked(self, index: int, column: list[Any], types: set[type]) -> bool:
         """Whether the leaves of a column are tensors.
 
         Raises:
             UnsupportedTypeError: Some are tensors, and some are not.
         """
-        one = {type(column[0]): column[0]} if len(types) == 1 else None
-        if one is not None and types <= _PLAIN and self.rule.chosen is None:
+        if types <= _READ and len(types) == 1 and self.rule.chosen is None:
             return self.rule.takes(column[0])
+        one = {type(column[0]): column[0]} if len(types) == 1 else None
         taken = self.rule.takes_each(column, one)
         if all(taken):
             return True
@@ -379,11 +413,11 @@ class Columns(NamedTuple):
             except ShapeError as error:
                 if type(column[0]) is list:
                     look_at(
-                        column, (len(column),), opening_for()
+                        column, (len(column),), run.opening_for()
                     )  # raises if the rows within one sample have unequal lengths
                 raise self._ragged(index, error.message, column) from error
         if members is None:
-            members = look_at(column, (len(column),), opening_for())
+            members = look_at(column, (len(column),), run.opening_for())
         if decide is not None:
             request, decide = _decided(decide, members).request, None
         if kinds is not None and kinds.differ:
@@ -425,6 +459,33 @@ class Columns(NamedTuple):
         if conversion.request.like is None:
             return None
         return conversion.asked_by
+
+    def asks_nothing(self, index: int, leaf: Any) -> bool:
+        """Whether the request asks only for the dtype and device that a column of such leaves has.
+
+        Args:
+            index: The number of the column.
+            leaf: One of its tensors, or Python numbers.
+
+        Raises:
+            ConversionError: The target has no such dtype.
+        """
+        conversion: Any = self.targets.common
+        if type(leaf) in PYTHON_NUMBERS:
+            info = _info_of(numbers.EXPECTED[type(leaf)])
+            own = common_dtype((info,), conversion.target, Request(conversion.target.name))
+        else:
+            info = registry.backend_of(leaf).preview(leaf)[1]
+            own = info.dtype
+        decide = self.decider(index, conversion)
+        if decide is not None:
+            conversion = decide(info)
+        request = conversion.request
+        return (
+            request.dtype in (None, own)
+            and request.device in (None, info.device)
+            and request._replace(dtype=None, device=None).is_ordinary
+        )
 
     def _ragged(self, index: int, message: str, column: Sequence[Any] = ()) -> ShapeError:
         """The error for shapes that differ, with the hint to pad them if they have as many axes."""
@@ -549,22 +610,15 @@ class Columns(NamedTuple):
             raise LossyCastError(message, self.padding.with_number(self.name(index))) from error
 
 
-class NotRowsError(Exception):
-    """A column of lists that begins with a number, in which a list is a container, and no leaf."""
-
-
-def _refuse_containers(column: list[Any]) -> None:
-    """Raise if a list of a column is no leaf.
-
-    Raises:
-        NotRowsError: One is a container.
-    """
-    if not all(type(each) is not list or is_row(each) for each in column):
-        raise NotRowsError
-
-
 def _as_it_is(exact: Exact) -> Wanted:
     return Wanted(exact.dtype)
+
+
+@lru_cache(maxsize=256)
+def _of_marks(conversion: Conversion) -> Conversion:
+    """The conversion of masks and lengths beside a leaf with this conversion."""
+    request = conversion.request._replace(dtype=dtypes.FIT, casting=None)
+    return conversion_of(conversion.target, request)
 
 
 class _Fill:
@@ -618,7 +672,7 @@ def _info_of(exact: Exact) -> TensorInfo:
 
 
 @lru_cache(maxsize=64)
-def _info_of_padded(dtype: str) -> TensorInfo:
+def _info_of_array(dtype: str) -> TensorInfo:
     return TensorInfo(PYTHON, (1,), dtype, writable=True)
 
 

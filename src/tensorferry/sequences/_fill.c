@@ -564,7 +564,89 @@ done:
     return result;
 }
 
+/* Whether two keys are surely the same: no code of a class decides it. */
+static int is_same_key(PyObject *key, PyObject *other)
+{
+    if (key == other)
+        return 1;
+    if (Py_TYPE(key) != Py_TYPE(other))
+        return 0;
+    return (PyUnicode_CheckExact(key) || PyLong_CheckExact(key)) && PyObject_RichCompareBool(key, other, Py_EQ) == 1;
+}
+
+/* Put a sample into the columns, at this index; 0 if it differs from the first. */
+static int put_sample(PyObject *sample, PyObject *keys, PyObject *columns, Py_ssize_t size, Py_ssize_t index)
+{
+    PyObject *key, *value;
+    if (keys != NULL) {
+        Py_ssize_t place = 0;
+        if (PyDict_Size(sample) != size)
+            return 0;
+        for (Py_ssize_t column = 0; column < size; column++) {
+            if (!PyDict_Next(sample, &place, &key, &value) || !is_same_key(key, PyTuple_GetItem(keys, column)))
+                return 0;
+            PyList_SetItem(PyTuple_GetItem(columns, column), index, Py_NewRef(value));
+        }
+        return 1;
+    }
+    if ((PyTuple_Check(sample) ? PyTuple_Size(sample) : PyList_Size(sample)) != size)
+        return 0;
+    for (Py_ssize_t column = 0; column < size; column++) {
+        value = PyTuple_Check(sample) ? PyTuple_GetItem(sample, column) : PyList_GetItem(sample, column);
+        PyList_SetItem(PyTuple_GetItem(columns, column), index, Py_NewRef(value));
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(apart_doc,
+             "apart(samples, /)\n--\n\n"
+             "The values of dicts, tuples or lists of one type: for each key or place, a list of the values of all. None if\n"
+             "one has another type or length, or its keys are not surely those of the first, in its order.");
+
+static PyObject *apart(PyObject *Py_UNUSED(module), PyObject *samples)
+{
+    Py_ssize_t count = PyList_CheckExact(samples) ? PyList_Size(samples) : 0, size, index = 0;
+    PyObject *first = count ? PyList_GetItem(samples, 0) : NULL, *keys = NULL, *columns;
+    PyTypeObject *type;
+    if (first == NULL || !(PyDict_Check(first) || PyTuple_Check(first) || PyList_Check(first)))
+        Py_RETURN_NONE;
+    type = Py_TYPE(first);
+    size = PyDict_Check(first) ? PyDict_Size(first) : PyTuple_Check(first) ? PyTuple_Size(first) : PyList_Size(first);
+    /* All is allocated before anything is read: an allocation may collect garbage, which runs code. */
+    columns = PyTuple_New(size);
+    for (Py_ssize_t column = 0; columns != NULL && column < size; column++) {
+        PyObject *values = PyList_New(count);
+        if (values == NULL || PyTuple_SetItem(columns, column, values) < 0)
+            Py_CLEAR(columns);
+    }
+    if (columns != NULL && PyDict_Check(first)) {
+        PyObject *listed = PySequence_Tuple(first);
+        if (listed == NULL || PyTuple_Size(listed) != size) {
+            Py_XDECREF(listed);
+            Py_CLEAR(columns);
+        }
+        keys = listed;
+    }
+    if (columns == NULL) {
+        if (PyErr_Occurred())
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    for (; index < count && index < PyList_Size(samples); index++) {
+        PyObject *sample = PyList_GetItem(samples, index);
+        if (Py_TYPE(sample) != type || !put_sample(sample, keys, columns, size, index))
+            break;
+    }
+    Py_XDECREF(keys);
+    if (index == count)
+        return columns;
+    Py_DECREF(columns);
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"apart", apart, METH_O, apart_doc},
     {"look", look, METH_O, look_doc},
     {"type_of", type_of, METH_O, type_of_doc},
     {"measure", measure, METH_O, measure_doc},

@@ -6,6 +6,8 @@ unusual is left to the caller, which takes each sample by itself and says what i
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +15,9 @@ import numpy as np
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError
 from ..host import casts, memory, subnormals
-from ..host.numpy_dtypes import numpy_dtype
+from ..host.numpy_dtypes import numpy_dtype, of_numpy
 from . import numbers
-from .numbers import BEYOND, MISFIT, PYTHON_NUMBERS
+from .numbers import BEYOND, MISFIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,11 +29,14 @@ __all__ = [
     "ListLayout",
     "Read",
     "Wanted",
-    "begins_with_number",
+    "apart",
     "read_lists",
     "read_numbers",
+    "read_scalars",
 ]
 
+_KEYS = frozenset({str, int})
+"""Types of keys whose comparison is Python's own."""
 _FIRST = 32
 """How many numbers decide what the others are expected to be, as in `numbers.expected_of`."""
 _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
@@ -87,6 +92,36 @@ class Read(NamedTuple):
     lengths: Any = None
 
 
+def apart(samples: list[Any]) -> list[list[Any]] | None:
+    """Dicts, tuples or lists of one type and length, as columns; ``None`` if they have other keys.
+
+    Dicts may have their keys in different orders. Keys of classes must be the same objects.
+
+    >>> (
+    ...     apart([{"a": 1, "b": 2}, {"b": 4, "a": 3}]),
+    ...     apart([(1, 2), (3,)]),
+    ...     apart([{1: 2}, {True: 2}]),
+    ... )
+    ([[1, 3], [2, 4]], None, None)
+
+    Args:
+        samples: At least one of these.
+    """
+    columns = numbers.apart(samples)
+    if columns is not None:
+        return columns
+    kinds, first = numbers.types_in(samples), samples[0]
+    if len(kinds) > 1 or not isinstance(first, dict):
+        return None
+    # Copies, which no other thread can change.
+    held = list(map(dict.copy, samples))
+    keys = list(held[0])
+    every = set(map(type, chain.from_iterable(held)))
+    if not every <= _KEYS or len(every) > 1 or any(each.keys() != held[0].keys() for each in held):
+        return None
+    return [list(map(itemgetter(key), held)) for key in keys]
+
+
 def read_numbers(column: list[Any]) -> Read | None:
     """A column of numbers, in their exact dtype; ``None`` if they are not all of one kind.
 
@@ -102,16 +137,15 @@ def read_numbers(column: list[Any]) -> Read | None:
     return Read(found[0], exact)
 
 
-def begins_with_number(column: list[Any]) -> bool:
-    """Whether the first element in the lists of a column is a Python number, or there is none."""
-    for each in column:
-        head = [each]
-        # A copy of each, which no other thread can change.
-        while head and type(head[0]) is list:
-            head = head[0][:1]
-        if head:
-            return type(head[0]) in PYTHON_NUMBERS
-    return True
+def read_scalars(column: list[Any]) -> Array | None:
+    """A column of NumPy's scalars of one type; ``None`` if they have no dtype of ours.
+
+    >>> read_scalars([np.float32(1), np.float32(2)]), read_scalars([np.str_("a")])
+    (array([1., 2.], dtype=float32), None)
+    """
+    array = np.array(column)
+    name = of_numpy(array.dtype)
+    return array if name is not None and array.dtype.type is type(column[0]) else None
 
 
 def read_lists(

@@ -44,6 +44,7 @@ __all__ = [
     "WIDE",
     "Exact",
     "alike",
+    "apart",
     "are_exact",
     "exact",
     "expected_of",
@@ -349,6 +350,49 @@ def types_in(row: list[Any]) -> set[type]:
     if kind is None:
         return set(map(type, row))
     return {kind}
+
+
+def _apart_by_extension(samples: list[Any]) -> list[list[Any]] | None:
+    """Dicts, tuples or lists, at least one, as columns: the values of all for each key or place.
+
+    ``None`` if one has another type or length than the first, or if its keys are not surely the
+    same, in its order.
+
+    >>> apart([{"a": 1, "b": 2}, {"a": 3, "b": 4}]), apart([(1, 2), (3,)])
+    ([[1, 3], [2, 4]], None)
+    """
+    columns = _extension.apart(samples)  # type: ignore[union-attr]
+    return None if columns is None else list(columns)
+
+
+def _apart_in_python(samples: list[Any]) -> list[list[Any]] | None:
+    """`_apart_by_extension`, without the extension."""
+    first, rows = samples[0], samples
+    if len(types_in(samples)) > 1:
+        return None
+    if isinstance(first, dict):
+        # Copies, which no other thread can change.
+        held = list(map(dict.copy, samples))
+        keys, known = list(chain.from_iterable(held)), [*held[0]] * len(held)
+        if len(keys) != len(known) or not all(map(_is_same_key, keys, known)):
+            return None
+        rows = list(map(dict.values, held))
+    elif isinstance(first, list):
+        rows = list(map(list.copy, samples))
+    if len(set(map(len, rows))) > 1:
+        return None
+    return list(map(list, zip(*rows, strict=True)))
+
+
+def _is_same_key(key: Any, other: Any) -> bool:
+    """Whether two keys are surely the same: no code of a class decides it."""
+    return key is other or (type(key) is type(other) and type(key) in (str, int) and key == other)
+
+
+if _extension is None:
+    apart = _apart_in_python
+else:
+    apart = _apart_by_extension
 
 
 def opened(x: Any, levels: int) -> Any:

@@ -331,13 +331,15 @@ class NewArray:
         array: The array, whose memory no other object has.
         exact: The exact dtype of the Python numbers in it, whose dtype the target chooses; ``None``
             if it has a dtype of its own.
+        scalars: Whether it was read of NumPy's scalars, which have its dtype.
     """
 
-    __slots__ = ("array", "exact")
+    __slots__ = ("array", "exact", "scalars")
 
-    def __init__(self, array: Array, exact: Exact | None = None) -> None:
+    def __init__(self, array: Array, exact: Exact | None = None, *, scalars: bool = False) -> None:
         self.array = array
         self.exact = exact
+        self.scalars = scalars
 
 
 class Others(NamedTuple):

@@ -54,6 +54,7 @@ __all__ = [
     "explain_tree",
     "is_ordinary_tensor",
     "snapshot",
+    "targets_followed",
     "targets_of",
     "untraced",
 ]
@@ -409,13 +410,29 @@ def _programs(
     if to is None:
         return None
     _validate(coalesce, index=False)
+    targets = targets_followed(to, dtype, device, copy, casting, grad)
+    if callable(leaves) or targets is None:
+        return None
+    rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
+    return targets.programs(rule, coalesce=coalesce)
+
+
+def targets_followed(
+    to: To | tuple[str, str | None, str | None],
+    dtype: object,
+    device: object,
+    copy: bool | None,
+    casting: str | None,
+    grad: str,
+) -> Targets | None:
+    """The targets for arguments of `_programs`; ``None`` if they have to be found at length."""
     followed = to if isinstance(to, tuple) else None
     name, theirs, place = (registry.canonical(to), None, None) if followed is None else followed
     target = registry.ready(name)
     is_labelled = followed is not None and target.capabilities.options.labels
-    if callable(leaves) or is_labelled or (followed is not None and place is None):
+    if is_labelled or (followed is not None and place is None):
         return None
-    targets = _targets_of(
+    return _targets_of(
         name,
         target.quick,
         registry.revision,
@@ -427,8 +444,6 @@ def _programs(
         grad=grad,
         options=(),
     )
-    rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
-    return targets.programs(rule, coalesce=coalesce)
 
 
 @lru_cache(maxsize=4, typed=True)

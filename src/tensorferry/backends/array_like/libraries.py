@@ -20,14 +20,29 @@ from .. import registry
 from .protocols import from_array, open_by_protocol, open_contents, open_later_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ...core.info import TensorInfo
+    from ...typing import Array
     from ..base import Backend, Opening
 
     Opened = tuple[Backend | None, TensorInfo, Any]
 
-__all__ = ["CLASSES", "KnownClass", "known_class"]
+__all__ = ["CLASSES", "KnownClass", "Together", "known_class"]
+
+
+class Together(NamedTuple):
+    """How to read many objects of a class, of which all have equal shapes and one dtype.
+
+    Args:
+        key: Gives what decides the shape and the dtype of an object, without reading its values.
+        lengths: Gives the shape.
+        read: Gives an array of the values, which is only read.
+    """
+
+    key: Callable[[Any], Hashable]
+    lengths: Callable[[Any], tuple[int, ...]]
+    read: Callable[[Any], Array]
 
 
 class KnownClass(NamedTuple):
@@ -38,11 +53,13 @@ class KnownClass(NamedTuple):
         is_text: Whether an object has only text.
         made_like: Code that makes an object of the class of `x`, as one in ``like=``; then,
             perhaps, a comma and a remark.
+        together: How many are read together; ``None`` if they are opened one by one.
     """
 
     open: Callable[[Any, Opening], Opened]
     is_text: Callable[[Any], bool] = lambda _: False
     made_like: str = ""
+    together: Together | None = None
 
 
 # -- arrays whose values are computed, or read from a file, at each access -------------------------
@@ -163,7 +180,7 @@ def _class_of_pillow(kind: type) -> KnownClass | None:
     from PIL import Image
 
     if issubclass(kind, Image.Image):
-        return KnownClass(_open_pillow)
+        return KnownClass(_open_pillow, together=Together(_mode_and_size, _lengths, _seen_pillow))
     return None
 
 
@@ -174,17 +191,35 @@ def _open_pillow(x: Any, opening: Opening) -> Opened:
     dtype = of_numpy(np.dtype(mode.typestr))
     if dtype is None:
         return open_by_protocol(x, opening)
-    bands = (len(mode.bands),) if len(mode.bands) > 1 else ()
-    shape, of_palette = (x.height, x.width, *bands), x.mode in ("P", "PA")
+    of_palette = x.mode in ("P", "PA")
     return None, *open_later_values(
-        x, partial(_read_pillow, x), shape, dtype, of_palette=of_palette
+        x, partial(_read_pillow, x), _lengths(x), dtype, of_palette=of_palette
     )
 
 
+def _mode_and_size(x: Any) -> Hashable:
+    return x.mode, x.size
+
+
+def _lengths(x: Any) -> tuple[int, ...]:
+    from PIL import ImageMode
+
+    bands = ImageMode.getmode(x.mode).bands
+    return (x.height, x.width, *((len(bands),) if len(bands) > 1 else ()))
+
+
 def _read_pillow(x: Any) -> Any:
+    return np.array(_loaded(x))
+
+
+def _seen_pillow(x: Any) -> Any:
+    return np.asarray(_loaded(x))
+
+
+def _loaded(x: Any) -> Any:
     # This raises for a broken file, from which NumPy would make an image of zeros.
     x.load()
-    return np.array(x)
+    return x
 
 
 # -- SciPy: sparse matrices are refused, because they have no dense memory -------------------------

@@ -13,12 +13,15 @@ from ...hints import Hint
 from ...host import memory
 from ..base import UNASKED, Backend, Opening
 from ..opening import Later, TableContents, remark_of
+from ..quick import Quick
 from .declared import CAPABILITIES, DECLARED, NAME, snippet
 from .libraries import known_class
 from .protocols import open_by_protocol, protocol_of, reading, values_of
 from .tables import ArrowColumn, found_in, is_known_by_arrow, open_arrow, open_contents, opener_of
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
     from ...core.info import TensorInfo
     from ...core.labels import Labels
     from ...typing import Array
@@ -35,6 +38,7 @@ class ArrayLikeBackend(Backend):
     reads_as_asked = True
     imports = DECLARED.imports
     capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    quick_code = __name__
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
     opener_of = staticmethod(opener_of)  # pyright: ignore[reportAssignmentType]
 
@@ -124,4 +128,30 @@ class ArrayLikeBackend(Backend):
         return array
 
 
+class ArrayLikeQuick(Quick[ArrayLikeBackend]):
+    """What makes many objects of a library fast."""
+
+    def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        known = known_class(type(tensors[0]))
+        if known is None or known.together is None or len(set(map(type, tensors))) > 1:
+            return None
+        found = set(map(known.together.key, tensors))
+        if len(found) > 1:
+            return None
+        return found.pop()
+
+    def lengths(self, x: Any) -> tuple[int, ...]:
+        known = known_class(type(x))
+        if known is None or known.together is None:
+            return super().lengths(x)
+        return known.together.lengths(x)
+
+    def join(self, tensors: Sequence[Any]) -> Array | None:
+        known = known_class(type(tensors[0]))
+        if known is None or known.together is None or not memory.can_join():
+            return None
+        return memory.joined(list(map(known.together.read, tensors)))
+
+
+QUICK = ArrayLikeQuick
 BACKEND = ArrayLikeBackend()

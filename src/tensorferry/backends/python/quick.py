@@ -101,7 +101,7 @@ def _signature_of_new(x: reader.NewArray) -> Hashable | None:
     array = x.array
     if not array.size:
         return None
-    return array.dtype, x.exact, memory.address(array) & (ALIGNMENT - 1)
+    return array.dtype, x.exact, x.scalars, memory.address(array) & (ALIGNMENT - 1)
 
 
 def _signature_of_members(x: lists.Members) -> Hashable | None:

@@ -189,6 +189,8 @@ class PythonBackend(Backend):
 
     def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
         array, name = x.array, NAMES[x.array.dtype]
+        if x.scalars:
+            return _numbers_info(array.shape, name, None)
         if x.exact is None:
             return self._info(array, kind_named("new"))
         return _numbers_info(array.shape, name, _weak(name, x.exact.weak, target))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...backends.nodes import Node, attribute, item
+from ...backends import registry
+from ...backends.nodes import Entries, Node, attribute, item
 from . import is_a, same_framework
 
 if TYPE_CHECKING:
@@ -40,7 +41,11 @@ def _library() -> Any:
 
 def _open(x: Any) -> Node:
     items = dict(x.items())
-    objects = {key: value.data for key, value in items.items() if _is_object(value)}
+    objects = {
+        key: value.data
+        for key, value in items.items()
+        if not registry.is_known_tensor(type(value)) and _is_object(value)
+    }
     held = {**items, **objects}
 
     def made(values: Sequence[Any], count: int | None) -> Any:
@@ -54,7 +59,7 @@ def _open(x: Any) -> Node:
 
     static = {".batch_size": tuple(x.batch_size), ".names": tuple(x.names)}
     return Node(
-        [item(key) for key in held],
+        Entries(list(held), item),
         list(held.values()),
         lambda values: made(values, None),
         static,
