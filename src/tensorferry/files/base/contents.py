@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import hints
 from ...core.leaf_dtypes import DtypeRule
+from ...core.named_tuple import NamedTuple
 from ...core.names import EXCHANGE
 from ...errors import FormatLimitError
 from ...hints import Hint
@@ -171,7 +172,7 @@ class Columns(ABC, dict[str, Any]):
         """These and those of another file."""
 
 
-@dataclass(repr=False)
+@dataclass(repr=False, eq=False)  # tensors in files are not compared by values
 class Contents:
     """The contents of a file or of a folder of shards.
 
