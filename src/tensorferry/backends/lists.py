@@ -39,6 +39,8 @@ from ..sequences import reader
 from ..sequences.diagnostics import (
     DEEPEST,
     ROWS,
+    STAYS_AS_IT_IS,
+    are_few_others,
     at_member,
     described,
     each_of,
@@ -128,7 +130,7 @@ def _why_no_number(path: str, element: Any, x: Any) -> ConversionError:
     except ConversionError as error:
         if not isinstance(element, (str, *_DATES, set, frozenset, dict)):
             unknown = error.advice == TAKEN
-            hint = _STAYS_AS_IT_IS if unknown else error.advice and error.advice.at(path)
+            hint = STAYS_AS_IT_IS if unknown else error.advice and error.advice.at(path)
             return UnsupportedTypeError(
                 f"The {name} at {path} is not a number: {error.message}", hint
             )
@@ -148,17 +150,21 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
         return _text_hint(x, found)
     if isinstance(element, _DATES):
         if isinstance(element, timedelta):
-            kind = "timedelta64"
+            kind, alike = "timedelta64", timedelta
         else:
-            kind = "datetime64"
-        if all(type(leaf) is type(element) for leaf in found):
+            kind, alike = "datetime64", date
+        if all(isinstance(leaf, alike) for leaf in found):
             code = f'np.array(x, dtype="{kind}").astype("int64")'
-        else:
+        elif are_few_others(found):
             code = f'np.{kind}({path}).astype("int64")'
+        else:
+            return STAYS_AS_IT_IS
         return Hint(hints.code(code, numbered=True), ", which is a count")
     if isinstance(element, (set, frozenset)):
         if all(isinstance(leaf, (set, frozenset)) for leaf in found):
             return Hint(hints.code(each_of("sorted(number)", x), numbered=True))
+        if not are_few_others(found):
+            return STAYS_AS_IT_IS
         return Hint(hints.code(f"sorted({path})", numbered=True))
     if isinstance(element, dict):
         inside = Hint(hints.tree(), ", which converts what is in it")
@@ -171,7 +177,6 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
 
 KEEPS_TEXT = Hint(hints.tree(), ", which leaves text as it is")
 """The hint to convert a list as a tree. A leaf of a batch is no tree of its own."""
-_STAYS_AS_IT_IS = Hint(hints.tree(), ", which leaves it as it is")
 
 
 def _text_hint(x: Any, found: list[Any]) -> Hint:
@@ -375,7 +380,9 @@ def look_at(
             if tensor is None:
                 placed = UnsupportedTypeError(placed.message, _without_none(outer))
             if has_no_numbers(tensor):
-                placed = UnsupportedTypeError(placed.message, _STAYS_AS_IT_IS)
+                placed = UnsupportedTypeError(placed.message, STAYS_AS_IT_IS)
+            elif _stands_among_many_others(tensor, tensors):
+                placed = type(placed)(placed.message, STAYS_AS_IT_IS)
             raise placed from error
         key = info._replace(strides=(), misalignment=0)
         place = known.setdefault(key, len(infos))
@@ -384,6 +391,14 @@ def look_at(
             sources.append(source)
         which.append(place)
     return Members(tensors, infos, sources, which)
+
+
+def _stands_among_many_others(number: Any, tensors: Sequence[Any]) -> bool:
+    """Whether it is a number without a dtype, beside so many that no hint is for one at a time."""
+    from numbers import Number  # here, because only an error needs it
+
+    others = [each for each in tensors if isinstance(each, Number)]
+    return isinstance(number, Number) and not are_few_others(others)
 
 
 def _without_none(outer: tuple[int, ...]) -> Hint:

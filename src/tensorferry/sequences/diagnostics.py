@@ -14,12 +14,14 @@ from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
     "APART",
     "DEEPEST",
     "ROWS",
+    "STAYS_AS_IT_IS",
+    "are_few_others",
     "at_member",
     "described",
     "each_of",
@@ -66,7 +68,11 @@ def outer_shape(x: Any) -> tuple[int, ...]:
 
 
 def why_unreadable(
-    x: Any, cause: Exception | None, refuse: Callable[[str, Any, Any], ConversionError]
+    x: Any,
+    cause: Exception | None,
+    refuse: Callable[[str, Any, Any], ConversionError],
+    *,
+    had_tensors: bool = False,
 ) -> ConversionError:
     """The error for a sequence that cannot be read. It says what is wrong, and where.
 
@@ -74,6 +80,7 @@ def why_unreadable(
         x: The sequence.
         cause: What NumPy raised.
         refuse: Gives the error for an object that is no number at a path in `x`.
+        had_tensors: Whether some of these numbers are those of tensors.
     """
     ragged = _ragged(x, "x")
     if isinstance(ragged, ShapeError) and any(
@@ -91,6 +98,8 @@ def why_unreadable(
         return ragged
     for path, leaf in leaves(x):
         problem = _why_no_number(path, leaf, x, refuse)
+        if leaf is None and had_tensors:
+            return UnsupportedTypeError(f"None at {path} is not a number.", _KEEPS_NONE)
         if problem is not None:
             return problem
     if cause is not None:
@@ -126,35 +135,56 @@ def each_of(expression: str, x: Any) -> str:
 def each_rounded(x: Any, path: str = "") -> Hint | None:
     """The hint for numbers no dtype holds: all as floats; beside other things, the one at a path.
 
-    It is ``None`` for integers that are larger than every float.
+    Integers that are larger than every float stay as they are, and so does what stands among many
+    other things.
     """
     found = [leaf for _, leaf in leaves(x)]
     is_complex = any(isinstance(leaf, (complex, np.complexfloating)) for leaf in found)
     name = "complex" if is_complex else "float"
+    expression = f"{name}(number)"
+    if any(leaf is None for leaf in found):
+        expression = f"None if number is None else {expression}"
     try:
         for leaf in found:
-            complex(leaf)
+            complex(0 if leaf is None else leaf)
     except OverflowError:
-        return None
+        return STAYS_AS_IT_IS
     except (TypeError, ValueError):
-        if path:
+        if not path:
+            return None
+        if are_few_others(found):
             return Hint(hints.code(f"{name}({path})"), _ROUNDS)
-        return None
-    return Hint(hints.code(each_of(f"{name}(number)", x)), _ROUNDS)
+        return STAYS_AS_IT_IS
+    return Hint(hints.code(each_of(expression, x)), _ROUNDS)
 
 
 _ROUNDS = ", which rounds"
+_FEW = 2
+
+
+def are_few_others(found: Sequence[Any]) -> bool:
+    """Whether so few are no numbers with a dtype that a hint can be for one of them at a time."""
+    return sum(not _has_dtype(leaf) for leaf in found) <= _FEW
+
+
+def _has_dtype(leaf: Any) -> bool:
+    """Whether it is a number that a dtype holds."""
+    if isinstance(leaf, np.generic):
+        return of_numpy(leaf.dtype) is not None
+    if isinstance(leaf, int):
+        return -(2**63) <= leaf < 2**64
+    return isinstance(leaf, (float, complex))
 
 
 def _why_no_number(
     path: str, leaf: Any, x: Any, refuse: Callable[[str, Any, Any], ConversionError]
 ) -> ConversionError | None:
     if isinstance(leaf, np.generic):
-        return _why_no_scalar(path, leaf)
+        return _why_no_scalar(path, leaf, x)
     if isinstance(leaf, (bool, float, complex)):
         return None
     if isinstance(leaf, int):
-        if -(2**63) <= leaf < 2**64:
+        if _has_dtype(leaf):
             return None
         return LossyCastError(
             f"The integer at {path} does not fit into 64 bits.", each_rounded(x, path)
@@ -179,30 +209,39 @@ def _filled(x: Any) -> Hint:
     """The hint for None in a list of numbers; with other things there, that each is converted."""
     found = [leaf for _, leaf in leaves(x) if leaf is not None]
     large = any(isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in found)
-    if large or not all(isinstance(leaf, _NUMBERS) for leaf in found):
-        return Hint(hints.tree(), ", which leaves None as it is")
+    if large or not all(map(_has_dtype, found)):
+        return _KEEPS_NONE
     if any(isinstance(leaf, (float, complex, np.inexact)) for leaf in found) or not found:
         return Hint(hints.again(nulls="nan"), ", which replaces None")
     value = all(isinstance(leaf, (bool, np.bool_)) for leaf in found)
     return Hint(hints.again(nulls=False if value else 0), ", which replaces None")
 
 
-def _why_no_scalar(path: str, leaf: Any) -> ConversionError | None:
+_KEEPS_NONE = Hint(hints.tree(), ", which leaves None as it is")
+
+
+def _why_no_scalar(path: str, leaf: Any, x: Any) -> ConversionError | None:
     if of_numpy(leaf.dtype) is not None:
         return None
-    found = _EXACT_HINTS.get(leaf.dtype.kind)
     return UnsupportedTypeError(
         f"The {type(leaf).__name__} at {path} has dtype {leaf.dtype}, which cannot be converted.",
-        found and Hint(hints.code(found[0].format(path)), found[1]),
+        _scalar_hint(path, leaf, x),
     )
 
 
-_EXACT_HINTS = {
-    "f": ("float({0})", _ROUNDS),
-    "c": ("complex({0})", _ROUNDS),
-    "m": ('{0}.astype("int64")', ", a count of units"),
-    "M": ('{0}.astype("int64")', ", a count of units"),
-}
+def _scalar_hint(path: str, leaf: Any, x: Any) -> Hint | None:
+    if leaf.dtype.kind in "fc":
+        return each_rounded(x, path)
+    if leaf.dtype.kind not in "mM":
+        return None
+    found = [each for _, each in leaves(x)]
+    if all(isinstance(each, np.generic) and each.dtype.kind == leaf.dtype.kind for each in found):
+        code = 'np.array(x).astype("int64")'
+    elif are_few_others(found):
+        code = f'{path}.astype("int64")'
+    else:
+        return STAYS_AS_IT_IS
+    return Hint(hints.code(code), ", a count of units")
 
 
 def described(path: str) -> UnsupportedTypeError:
@@ -262,6 +301,7 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
 
 
 APART = Hint(hints.tree(), ", which converts each")
+STAYS_AS_IT_IS = Hint(hints.tree(), ", which leaves it as it is")
 
 
 def _padded(zero: int) -> Hint:
@@ -269,17 +309,14 @@ def _padded(zero: int) -> Hint:
 
 
 def _have_one_depth(x: Any) -> bool:
-    """Whether rows of numbers are equally deep, so that ``pad=`` makes them equally long."""
+    """Whether rows of numbers with a dtype are equally deep: ``pad=`` makes them equally long."""
     level = list(x)
     for _ in range(DEEPEST):
         are_rows = {isinstance(each, ROWS) for each in level}
         if are_rows != {True}:
-            return are_rows <= {False} and all(isinstance(each, _NUMBERS) for each in level)
+            return are_rows <= {False} and all(map(_has_dtype, level))
         level = [each for row in level for each in row]
     return False
-
-
-_NUMBERS = (bool, int, float, complex, np.generic)
 
 
 def length_of(x: Any) -> int | None:
@@ -306,9 +343,9 @@ def at_member(error: ConversionError, path: str) -> ConversionError:
     else:
         message = inside
     hint = error.advice
-    # The rows of one member are not those of `x`.
-    if hint == _padded(0):
+    # The rows of one member are not those of `x`, and nothing replaces what is missing in one.
+    if hint is not None and (hint == _padded(0) or hint.values_of("nulls")):
         hint = APART
-    elif hint is not None:
+    elif hint is not None and hint != STAYS_AS_IT_IS:
         hint = hint.at(path)
     return type(error)(message, hint)

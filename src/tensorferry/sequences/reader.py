@@ -387,16 +387,18 @@ def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
 
 def _read_carefully(x: Any, others: Others) -> Array:
     kinds = element_types(x)
+    had_tensors = False
     if not all(issubclass(kind, _READABLE) for kind in kinds):
         x = others.replace(x)
+        had_tensors = not kinds <= element_types(x)
     try:
         array = np.array(x)
     except MemoryError:
         raise
     except Exception as error:  # an element of any class may raise anything
-        raise why_unreadable(x, error, others.refuse) from error
+        raise why_unreadable(x, error, others.refuse, had_tensors=had_tensors) from error
     if of_numpy(array.dtype) is None:
-        raise why_unreadable(x, None, others.refuse)
+        raise why_unreadable(x, None, others.refuse, had_tensors=had_tensors)
     if array.dtype.char in "dD" and _may_be_rounded(x, array):
         return _read_exactly(x, array, others)
     return array
