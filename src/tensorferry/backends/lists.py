@@ -46,6 +46,8 @@ from ..sequences.diagnostics import (
     each_of,
     leaves,
     outer_shape,
+    why_no_number,
+    why_ragged,
 )
 from ..sequences.reader import PYTHON_NUMBERS, element_types, first
 from . import base, registry
@@ -65,6 +67,7 @@ __all__ = [
     "look_at",
     "members_of",
     "read",
+    "refuse_without_dtypes",
     "whole_of",
     "with_numbers",
 ]
@@ -153,7 +156,7 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
             kind, alike = "timedelta64", timedelta
         else:
             kind, alike = "datetime64", date
-        if all(isinstance(leaf, alike) for leaf in found):
+        if all(isinstance(leaf, alike) for leaf in found) and not why_ragged(x):
             code = f'np.array(x, dtype="{kind}").astype("int64")'
         elif are_few_others(found):
             code = f'np.{kind}({path}).astype("int64")'
@@ -190,6 +193,17 @@ def _text_hint(x: Any, found: list[Any]) -> Hint:
             return Hint(code, ", which numbers the words")
         return KEEPS_TEXT
     return Hint(hints.code(each_of("float(number)", x), numbered=True))
+
+
+def refuse_without_dtypes(x: Any) -> None:
+    """Raise for the first element of nested lists without tensors that no dtype holds, but ``None``.
+
+    Raises:
+        ConversionError: There is one. The hint is for the list as it is, with ``None`` in it.
+    """
+    error = why_no_number(x, _why_no_number)
+    if error is not None:
+        raise error
 
 
 _OTHERS = reader.Others(_with_numbers, _why_no_number)

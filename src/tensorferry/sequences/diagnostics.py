@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "APART",
     "DEEPEST",
+    "KEEPS_NONE",
     "ROWS",
     "STAYS_AS_IT_IS",
     "are_few_others",
@@ -26,10 +27,14 @@ __all__ = [
     "described",
     "each_of",
     "each_rounded",
+    "has_dtype",
     "leaves",
     "length_of",
     "outer_shape",
     "shape_of",
+    "value_for_none",
+    "why_no_number",
+    "why_ragged",
     "why_unreadable",
 ]
 
@@ -99,7 +104,7 @@ def why_unreadable(
     for path, leaf in leaves(x):
         problem = _why_no_number(path, leaf, x, refuse)
         if leaf is None and had_tensors:
-            return UnsupportedTypeError(f"None at {path} is not a number.", _KEEPS_NONE)
+            return UnsupportedTypeError(f"None at {path} is not a number.", KEEPS_NONE)
         if problem is not None:
             return problem
     if cause is not None:
@@ -117,13 +122,30 @@ def why_unreadable(
     )
 
 
+def why_no_number(
+    x: Any, refuse: Callable[[str, Any, Any], ConversionError]
+) -> ConversionError | None:
+    """The error for the first element that is neither a number with a dtype nor ``None``."""
+    for path, leaf in leaves(x):
+        problem = _why_no_number(path, leaf, x, refuse)
+        if problem is not None and leaf is not None:
+            return problem
+    return None
+
+
+def why_ragged(x: Any) -> str:
+    """Which rows of numbers have unequal lengths; empty if none have."""
+    problem = _ragged(x, "x")
+    return "" if problem is None else problem.message
+
+
 def each_of(expression: str, x: Any) -> str:
     """Code for a nested list comprehension over `x` that applies an expression to each `number`.
 
     >>> each_of("float(number)", [[1, 2], [3, 4]])
     '[[float(number) for number in row] for row in x]'
     """
-    depth = len(shape_of(x))
+    depth = max((place.count("[") for place, _ in leaves(x)), default=len(shape_of(x)))
     if not depth:
         return expression.replace("number", "x")
     rows = ["x", *("row" for _ in range(depth - 1))]
@@ -138,6 +160,9 @@ def each_rounded(x: Any, path: str = "") -> Hint | None:
     Integers that are larger than every float stay as they are, and so does what stands among many
     other things.
     """
+    deepest = {place.count("[") for place, _ in leaves(x)}
+    if len(deepest) > 1:
+        return STAYS_AS_IT_IS  # no one loop reaches all of them
     found = [leaf for _, leaf in leaves(x)]
     is_complex = any(isinstance(leaf, (complex, np.complexfloating)) for leaf in found)
     name = "complex" if is_complex else "float"
@@ -164,10 +189,10 @@ _FEW = 2
 
 def are_few_others(found: Sequence[Any]) -> bool:
     """Whether so few are no numbers with a dtype that a hint can be for one of them at a time."""
-    return sum(not _has_dtype(leaf) for leaf in found) <= _FEW
+    return sum(not has_dtype(leaf) for leaf in found) <= _FEW
 
 
-def _has_dtype(leaf: Any) -> bool:
+def has_dtype(leaf: Any) -> bool:
     """Whether it is a number that a dtype holds."""
     if isinstance(leaf, np.generic):
         return of_numpy(leaf.dtype) is not None
@@ -184,7 +209,7 @@ def _why_no_number(
     if isinstance(leaf, (bool, float, complex)):
         return None
     if isinstance(leaf, int):
-        if _has_dtype(leaf):
+        if has_dtype(leaf):
             return None
         return LossyCastError(
             f"The integer at {path} does not fit into 64 bits.", each_rounded(x, path)
@@ -209,15 +234,19 @@ def _filled(x: Any) -> Hint:
     """The hint for None in a list of numbers; with other things there, that each is converted."""
     found = [leaf for _, leaf in leaves(x) if leaf is not None]
     large = any(isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in found)
-    if large or not all(map(_has_dtype, found)):
-        return _KEEPS_NONE
+    if large or not all(map(has_dtype, found)):
+        return KEEPS_NONE
+    return Hint(hints.again(nulls=value_for_none(found)), ", which replaces None")
+
+
+def value_for_none(found: Sequence[Any]) -> object:
+    """The value of ``nulls=`` for a list with these numbers beside ``None``."""
     if any(isinstance(leaf, (float, complex, np.inexact)) for leaf in found) or not found:
-        return Hint(hints.again(nulls="nan"), ", which replaces None")
-    value = all(isinstance(leaf, (bool, np.bool_)) for leaf in found)
-    return Hint(hints.again(nulls=False if value else 0), ", which replaces None")
+        return "nan"
+    return False if all(isinstance(leaf, (bool, np.bool_)) for leaf in found) else 0
 
 
-_KEEPS_NONE = Hint(hints.tree(), ", which leaves None as it is")
+KEEPS_NONE = Hint(hints.tree(), ", which leaves None as it is")
 
 
 def _why_no_scalar(path: str, leaf: Any, x: Any) -> ConversionError | None:
@@ -235,7 +264,8 @@ def _scalar_hint(path: str, leaf: Any, x: Any) -> Hint | None:
     if leaf.dtype.kind not in "mM":
         return None
     found = [each for _, each in leaves(x)]
-    if all(isinstance(each, np.generic) and each.dtype.kind == leaf.dtype.kind for each in found):
+    alike = all(isinstance(each, np.generic) for each in found)
+    if alike and {each.dtype.kind for each in found} == {leaf.dtype.kind} and not why_ragged(x):
         code = 'np.array(x).astype("int64")'
     elif are_few_others(found):
         code = f'{path}.astype("int64")'
@@ -314,7 +344,7 @@ def _have_one_depth(x: Any) -> bool:
     for _ in range(DEEPEST):
         are_rows = {isinstance(each, ROWS) for each in level}
         if are_rows != {True}:
-            return are_rows <= {False} and all(map(_has_dtype, level))
+            return are_rows <= {False} and all(map(has_dtype, level))
         level = [each for row in level for each in row]
     return False
 

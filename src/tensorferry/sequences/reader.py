@@ -36,6 +36,7 @@ __all__ = [
     "narrowest",
     "read",
     "read_into",
+    "refuse_rounded_integers",
 ]
 
 
@@ -468,17 +469,22 @@ def _read_exactly(x: Any, array: Array, others: Others) -> Array:
         except (OverflowError, ValueError):
             raise why_unreadable(x, None, others.refuse) from None
         return whole
+    refuse_rounded_integers(x, "complex numbers" if array.dtype.kind == "c" else "floats")
+    return array
+
+
+def refuse_rounded_integers(x: Any, among: str = "floats") -> None:
+    """Raise for the first integer in nested lists that float64 does not have.
+
+    Raises:
+        LossyCastError: There is one.
+    """
     for path, number in leaves(x):
         if isinstance(number, (int, np.integer)) and not _is_float64(int(number)):
-            if array.dtype.kind == "c":
-                among = "complex numbers"
-            else:
-                among = "floats"
             raise LossyCastError(
                 f"The integer at {path} stands among {among}, and float64 cannot hold it.",
                 each_rounded(x, path),
             )
-    return array
 
 
 def _is_float64(number: int) -> bool:
