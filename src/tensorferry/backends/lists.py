@@ -33,10 +33,12 @@ from ..errors import (
 )
 from ..hints import Hint
 from ..host import memory
+from ..host.masked import is_masked_array
 from ..host.numpy_dtypes import has_dates
 from ..planning import rules
 from ..sequences import reader
 from ..sequences.diagnostics import (
+    APART,
     DEEPEST,
     ROWS,
     STAYS_AS_IT_IS,
@@ -152,10 +154,8 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
     if isinstance(element, str):
         return _text_hint(x, found)
     if isinstance(element, _DATES):
-        if isinstance(element, timedelta):
-            kind, alike = "timedelta64", timedelta
-        else:
-            kind, alike = "datetime64", date
+        alike = timedelta if isinstance(element, timedelta) else date
+        kind = "timedelta64" if alike is timedelta else "datetime64"
         if all(isinstance(leaf, alike) for leaf in found) and not why_ragged(x):
             code = f'np.array(x, dtype="{kind}").astype("int64")'
         elif are_few_others(found):
@@ -335,9 +335,24 @@ def members_of(x: Any, request: Request | None = None) -> Members | None:
             Hint(hints.tree()),
         )
     if not any(issubclass(kind, ROWS) for kind in kinds):
-        return look_at(x, (len(x),), request).stacked((len(x),))
+        return _looked_at(x, (len(x),), request)
     outer = outer_shape(x)
-    return look_at([leaf for _, leaf in leaves(x)], outer, request).stacked(outer)
+    return _looked_at([leaf for _, leaf in leaves(x)], outer, request)
+
+
+def _looked_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | None) -> Members:
+    """As `look_at`; the hint to replace nulls is only for a list of columns, which takes ``nulls=``."""
+    try:
+        return look_at(tensors, outer, request).stacked(outer)
+    except ConversionError as error:
+        names_nulls = error.advice is not None and error.advice.values_of("nulls")
+        if not names_nulls or (len(outer) == 1 and all(map(_may_have_nulls, tensors))):
+            raise
+        raise type(error)(error.message, APART) from error
+
+
+def _may_have_nulls(x: Any) -> bool:
+    return _is_column(type(x)) or has_dates(x) or is_masked_array(x)
 
 
 def _has_names(kind: type) -> bool:

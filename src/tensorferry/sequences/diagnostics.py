@@ -373,8 +373,8 @@ def at_member(error: ConversionError, path: str) -> ConversionError:
     else:
         message = inside
     hint = error.advice
-    # The rows of one member are not those of `x`, and nothing replaces what is missing in one.
-    if hint is not None and (hint == _padded(0) or hint.values_of("nulls")):
+    # The rows of one member are not those of `x`.
+    if hint == _padded(0):
         hint = APART
     elif hint is not None and hint != STAYS_AS_IT_IS:
         hint = hint.at(path)
