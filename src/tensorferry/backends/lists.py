@@ -196,7 +196,7 @@ def _text_hint(x: Any, found: list[Any]) -> Hint:
 
 
 def refuse_without_dtypes(x: Any) -> None:
-    """Raise for the first element of nested lists without tensors that no dtype holds, but ``None``.
+    """Raise for the first element of nested lists that is neither ``None`` nor held by a dtype.
 
     Raises:
         ConversionError: There is one. The hint is for the list as it is, with ``None`` in it.
@@ -341,7 +341,7 @@ def members_of(x: Any, request: Request | None = None) -> Members | None:
 
 
 def _looked_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | None) -> Members:
-    """As `look_at`; the hint to replace nulls is only for a list of columns, which takes ``nulls=``."""
+    """As `look_at`; only a list of columns takes ``nulls=``, so only it has that hint."""
     try:
         return look_at(tensors, outer, request).stacked(outer)
     except ConversionError as error:

@@ -7,13 +7,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ... import hints
 from ...core.leaf_dtypes import DtypeRule
-from ...core.named_tuple import NamedTuple
 from ...core.names import EXCHANGE
 from ...errors import FormatLimitError
 from ...hints import Hint

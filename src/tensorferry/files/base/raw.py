@@ -6,9 +6,8 @@ import mmap
 import os
 import stat
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...core.named_tuple import NamedTuple
 from ...errors import FileFormatError
 
 __all__ = [

@@ -10,12 +10,11 @@ from contextlib import suppress
 from itertools import groupby
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...core.dtypes import find
-from ...core.named_tuple import NamedTuple
 from ...host.memory import compact, make_pages, paged, processors
 from ...host.numpy_dtypes import numpy_dtype
 from .raw import mapped, read_fully
