@@ -155,6 +155,35 @@ def test_a_file_that_has_been_replaced_is_an_error(target, tmp_path):
             assert bits(begun["b"]) == bits(arrays["b"])
 
 
+def test_a_link_that_leads_elsewhere_now_is_an_error(tmp_path):
+    """Otherwise another file's bytes would be taken for those of the header that was read."""
+    for name in ("one", "two"):
+        ferry.save({"a": np.full(3, len(name) + ord(name[0]))}, tmp_path / f"{name}.safetensors")
+    link = tmp_path / "latest.safetensors"
+    link.symlink_to(tmp_path / "one.safetensors")
+    begun = ferry.load(link, lazy=True)
+    link.unlink()
+    link.symlink_to(tmp_path / "two.safetensors")
+    with pytest.raises(ferry.FileFormatError, match="has changed since it was opened"):
+        begun["a"]
+
+
+def test_the_tree_of_a_flat_file_is_one_object_however_often_it_is_used(tmp_path):
+    """It is made when it is used, as that of nested ones was before."""
+    values = {name: np.arange(2.0) for name in ("b", "a")}
+    ferry.save(values, tmp_path / "a.npz")
+    begun = ferry.load(tmp_path / "a.npz", lazy=True)
+    assert len(begun) == 2
+    assert list(begun) == ["b", "a"]
+    assert "a" in begun
+    assert "c" not in begun
+    assert begun["a"] is begun["a"]
+    assert {name: value.tolist() for name, value in begun.read().items()} == {
+        name: value.tolist() for name, value in values.items()
+    }
+    assert begun.skipped == {}
+
+
 def test_a_file_larger_than_memory_is_mapped(tmp_path):
     """Private maps set nothing aside: a sparse file of a tebibyte, of which one page is written."""
     path = tmp_path / "a.npy"

@@ -346,10 +346,30 @@ KINDS = st.sampled_from(
         ("F6_E2M3", "4", 3),
         ("X9", "1", 1),
         ("U8", "01", 1),
+        ("U8", "1", 1),
+        ("U8", "true", 1),
+        ("U8", "1.0", 1),
+        ("U8", "false,3", 0),
+        ("U8", "null", 1),
+        ("U8", "NaN", 1),
+        ("U8", "-0", 0),
         ("U8", "2,,", 2),
         ("U8", ",".join("1" * 70), 1),
     ]
 )
+
+
+def as_other_number(place):
+    """Equal to it in Python, and no place in JSON."""
+    return {0: "false", 1: "true"}.get(place, f"{place}.0")
+
+
+def beyond_files(place):
+    return str(place + 2**63 - 4)
+
+
+def before_files(place):
+    return str(place - 2**62)
 
 
 @st.composite
@@ -360,8 +380,10 @@ def headers(draw):
         dtype, shape, nbytes = draw(KINDS) if not draw(st.integers(0, 3)) else ("F32", "2", 8)
         at += draw(st.sampled_from([0] * 20 + [1]))
         end = at + nbytes + draw(st.sampled_from([0] * 20 + [1]))
+        turned = draw(st.sampled_from([str] * 20 + [as_other_number, beyond_files, before_files]))
         entries.append(
-            f'"{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{at},{end}]}}'
+            f'"{name}":{{"dtype":"{dtype}","shape":[{shape}],'
+            f'"data_offsets":[{turned(at)},{turned(end)}]}}'
         )
         at = end
     if draw(st.booleans()):
@@ -374,21 +396,63 @@ def headers(draw):
     return text, at
 
 
-@given(made=headers(), window=st.sampled_from([100, 300, 1 << 17]))
+@given(
+    made=headers(),
+    window=st.sampled_from([100, 300, 1 << 17]),
+    together=st.sampled_from([100, 300, 1 << 17]),
+)
 @settings(max_examples=300)
-def test_entries_that_are_read_together_are_read_as_one_by_one(tmp_path_factory, made, window):
+def test_entries_that_are_read_together_are_read_as_one_by_one(
+    tmp_path_factory, made, window, together
+):
     """The same tensors, findings and metadata, whatever the header, and wherever a window of it ends."""
     path = tmp_path_factory.mktemp("header") / "a.safetensors"
     path.write_bytes(raw(made[0], bytes(made[1])))
     found = []
-    for together in (header.Scan._entries_alike, lambda *_: 0):  # the second reads none
+    for read in (header.Scan._entries_alike, lambda *_: 0):  # the second reads none
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(header.Scan, "_entries_alike", together)
+            patch.setattr(header.Scan, "_entries_alike", read)
+            patch.setattr(header, "_TOGETHER", together)
             patch.setattr(header, "_WINDOW", window)
             scan = header.Scan(path)
         places = [(name, each.dtype, each.shape, each.key) for name, each in scan.tensors.items()]
         found.append((places, scan.others, scan.metadata, scan.findings))
     assert found[0] == found[1]
+
+
+def test_numbers_that_equal_another_entrys_are_not_taken_for_them(tmp_path):
+    """`true` and `1.0` are equal to `1`, which stands there before; and no file has a place beyond 2**63."""
+    fine = '"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}'
+    for shape, places in (
+        ("[true]", "[1,2]"),
+        ("[1.0]", "[1,2]"),
+        ("[1]", "[true,2]"),
+        ("[1]", "[1,2.0]"),
+        ("[1]", f"[{2**63},{2**63 + 1}]"),
+        ("[1]", f"[{2**64},{2**64 + 1}]"),
+        ("{}", "[1,2]"),
+        ('""', "[1,2]"),
+    ):
+        path = tmp_path / "a.safetensors"
+        path.write_bytes(
+            raw(
+                f'{{{fine},"true":{{"dtype":"U8","shape":{shape},"data_offsets":{places}}}}}'.encode(),
+                b"ab",
+            )
+        )
+        with pytest.raises(safetensors.SafetensorError):
+            safetensors_numpy.load_file(path)
+        with pytest.raises(FileFormatError, match="breaks the rules of safetensors"):
+            FORMAT.read(path)
+
+
+def test_a_tensor_may_be_named_true(tmp_path):
+    values = {"true": np.arange(2), "false": np.zeros(1, "f4"), "NaN": np.ones(3)}
+    safetensors_numpy.save_file(values, tmp_path / "a.safetensors")
+    assert same_bits(
+        dict(sorted(arrays(FORMAT.read(tmp_path / "a.safetensors")).items())),
+        dict(sorted(values.items())),
+    )
 
 
 def test_entries_of_the_official_writer_are_read_together(tmp_path, monkeypatch):

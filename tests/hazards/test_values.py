@@ -659,8 +659,8 @@ def test_H10_object_arrays_without_elements_keep_their_shape(target, shape):
 @pytest.mark.parametrize(
     ("element", "hint"),
     [
-        (np.longdouble(1), "float(x[1])"),
-        (np.clongdouble(1), "complex(x[1])"),
+        (np.longdouble(1), "[float(number) for number in x]"),
+        (np.clongdouble(1), "[complex(number) for number in x]"),
         (np.timedelta64(1, "s"), 'x[1].astype("int64")'),
         (np.datetime64(1, "s"), 'x[1].astype("int64")'),
     ],

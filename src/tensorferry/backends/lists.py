@@ -6,7 +6,6 @@ Beside tensors there are numbers, whose values are taken, and objects that are r
 from __future__ import annotations
 
 from array import array as typed_array
-from datetime import date, timedelta
 from functools import lru_cache
 from math import prod
 from operator import attrgetter
@@ -32,22 +31,26 @@ from ..errors import (
 )
 from ..hints import Hint
 from ..host import memory
+from ..host.masked import is_masked_array
 from ..host.numpy_dtypes import has_dates
 from ..planning import rules
 from ..sequences import reader
 from ..sequences.diagnostics import (
+    APART,
     DEEPEST,
     ROWS,
+    STAYS_AS_IT_IS,
+    are_few_others,
     at_member,
     described,
-    each_of,
     leaves,
     outer_shape,
 )
 from ..sequences.reader import PYTHON_NUMBERS, element_types, first
 from . import registry
 from .base import UNASKED, Opening
-from .no_tensor import KEEPS_TEXT, TAKEN, has_no_numbers
+from .no_number import no_number
+from .no_tensor import has_no_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -67,7 +70,6 @@ __all__ = [
     "with_numbers",
 ]
 
-_DATES = (date, timedelta)
 _BUFFERS = (bytes, bytearray, memoryview, typed_array)
 
 
@@ -90,9 +92,9 @@ def read(x: Any, head: Any, opening: Opening = UNASKED) -> tuple[Array, str | No
     """
     convert = opening.convert
     if convert is None:
-        others = reader.Others(_without_tensors, _why_no_number)
+        others = reader.Others(_without_tensors, no_number)
     else:
-        others = reader.Others(lambda rows: _with_numbers(rows, convert), _why_no_number)
+        others = reader.Others(lambda rows: _with_numbers(rows, convert), no_number)
     return reader.read(x, head, others)
 
 
@@ -105,7 +107,7 @@ def _without_tensors(rows: Any) -> Any:
     for path, leaf in leaves(rows):
         plain = type(leaf) is np.ndarray and not leaf.dtype.hasobject
         if not plain and is_tensor(leaf):
-            raise _why_no_number(path, leaf, rows)
+            raise no_number(path, leaf, rows)
     return rows
 
 
@@ -140,72 +142,6 @@ def _with_numbers(
         "which have no graph.",
         f"{path}.detach()",
     )
-
-
-def _why_no_number(path: str, element: Any, x: Any) -> ConversionError:
-    name = type(element).__name__
-    try:
-        owner = registry.backend_of(element)
-    except ConversionError as error:
-        if not isinstance(element, (str, *_DATES, set, frozenset, dict)):
-            unknown = error.advice == TAKEN
-            hint = _STAYS_AS_IT_IS if unknown else error.advice and error.advice.at(path)
-            return UnsupportedTypeError(
-                f"The {name} at {path} is not a number: {error.message}", hint
-            )
-    else:
-        if owner.name != "python":
-            return UnsupportedTypeError(
-                f"The {name} at {path} stands among numbers.", f"to_list({path})"
-            )
-    return UnsupportedTypeError(
-        f"The {name} at {path} is not a number.", _no_number_hint(element, path, x)
-    )
-
-
-def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
-    found = [leaf for _, leaf in leaves(x)]
-    if isinstance(element, str):
-        return _text_hint(x, found)
-    if isinstance(element, _DATES):
-        if isinstance(element, timedelta):
-            kind = "timedelta64"
-        else:
-            kind = "datetime64"
-        if all(type(leaf) is type(element) for leaf in found):
-            code = f'np.array(x, dtype="{kind}").astype("int64")'
-        else:
-            code = f'np.{kind}({path}).astype("int64")'
-        return Hint(hints.code(code, numbered=True), ", which is a count")
-    if isinstance(element, (set, frozenset)):
-        if all(isinstance(leaf, (set, frozenset)) for leaf in found):
-            return Hint(hints.code(each_of("sorted(number)", x), numbered=True))
-        return Hint(hints.code(f"sorted({path})", numbered=True))
-    if isinstance(element, dict):
-        inside = Hint(hints.tree(), ", which converts what is in it")
-        are_samples = len(found) == len(x) and all(isinstance(leaf, dict) for leaf in found)
-        if not are_samples:
-            return inside
-        return inside | Hint(hints.call("collate"), ", which makes one batch of all")
-    return Hint(hints.code(f"list({path})", numbered=True))
-
-
-_STAYS_AS_IT_IS = Hint(hints.tree(), ", which leaves it as it is")
-
-
-def _text_hint(x: Any, found: list[Any]) -> Hint:
-    """The hint for text in a list: its numbers, if all is written so; else the list as a tree."""
-    from ..columns.column import is_number  # here, because only an error needs it
-
-    try:
-        for leaf in found:
-            float(leaf)
-    except (TypeError, ValueError, OverflowError):
-        if all(isinstance(leaf, str) and not is_number(leaf) for leaf in found):
-            code = hints.code("np.unique(x, return_inverse=True)[1]", numbered=True)
-            return Hint(code, ", which numbers the words")
-        return KEEPS_TEXT
-    return Hint(hints.code(each_of("float(number)", x), numbered=True))
 
 
 _SHAPE = attrgetter("shape")
@@ -334,9 +270,24 @@ def members_of(x: Any, opening: Opening) -> Members | None:
             Hint(hints.tree()),
         )
     if not any(issubclass(kind, ROWS) for kind in kinds):
-        return look_at(x, (len(x),), opening).stacked((len(x),))
+        return _looked_at(x, (len(x),), opening)
     outer = outer_shape(x)
-    return look_at([leaf for _, leaf in leaves(x)], outer, opening).stacked(outer)
+    return _looked_at([leaf for _, leaf in leaves(x)], outer, opening)
+
+
+def _looked_at(tensors: Sequence[Any], outer: tuple[int, ...], opening: Opening) -> Members:
+    """As `look_at`; only a list of columns takes ``nulls=``, so only it has that hint."""
+    try:
+        return look_at(tensors, outer, opening).stacked(outer)
+    except ConversionError as error:
+        names_nulls = error.advice is not None and error.advice.values_of("nulls")
+        if not names_nulls or (len(outer) == 1 and all(map(_may_have_nulls, tensors))):
+            raise
+        raise type(error)(error.message, APART) from error
+
+
+def _may_have_nulls(x: Any) -> bool:
+    return _is_column(type(x)) or has_dates(x) or is_masked_array(x)
 
 
 def _has_names(kind: type) -> bool:
@@ -392,7 +343,9 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...], opening: Opening) ->
             if tensor is None:
                 placed = UnsupportedTypeError(placed.message, _without_none(outer))
             if has_no_numbers(tensor):
-                placed = UnsupportedTypeError(placed.message, _STAYS_AS_IT_IS)
+                placed = UnsupportedTypeError(placed.message, STAYS_AS_IT_IS)
+            elif _stands_among_many_others(tensor, tensors):
+                placed = type(placed)(placed.message, STAYS_AS_IT_IS)
             raise placed from error
         key = info._replace(strides=(), misalignment=0)
         place = known.setdefault(key, len(infos))
@@ -401,6 +354,14 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...], opening: Opening) ->
             sources.append(source)
         which.append(place)
     return Members(tensors, infos, sources, which)
+
+
+def _stands_among_many_others(number: Any, tensors: Sequence[Any]) -> bool:
+    """Whether it is a number without a dtype, beside so many that no hint is for one at a time."""
+    from numbers import Number  # here, because only an error needs it
+
+    others = [each for each in tensors if isinstance(each, Number)]
+    return isinstance(number, Number) and not are_few_others(others)
 
 
 def _without_none(outer: tuple[int, ...]) -> Hint:

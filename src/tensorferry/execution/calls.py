@@ -256,7 +256,10 @@ def _convert_several(
 
     if isinstance(x, Rows):
         _refuse_of_rows(labels)
-        return [_convert(function, each, name, dict(keywords), None, like) for each in x]
+        return [
+            _convert_row(function, each, f"x[{index}]", name, keywords, like)
+            for index, each in enumerate(x)
+        ]
     if isinstance(x.values, Rows):
         values = _convert_several(function, x.values, name, dict(keywords), like, labels)
     else:
@@ -273,6 +276,25 @@ def _convert_several(
     else:
         own = None
     return values, _convert(function, mask, name, kept, None, None, {**labels, "own": own})
+
+
+def _convert_row(
+    function: Callable[..., Any],
+    row: Any,
+    path: str,
+    name: str,
+    keywords: Mapping[str, Any],
+    like: str | None,
+) -> Any:
+    """A row as a tensor; the error for a row of a list is about its place in the list."""
+    try:
+        return _convert(function, row, name, dict(keywords), None, like)
+    except ConversionError as error:
+        if not isinstance(row, (list, tuple)):
+            raise
+        from ..sequences.diagnostics import at_member  # here, because only an error needs it
+
+        raise at_member(error, path) from error
 
 
 def _refuse_of_rows(labels: LabelsBySource) -> None:

@@ -397,6 +397,7 @@ def _applied_to_each(
     join = partial(_applied_to_list, nulls=None, ragged=ragged)
     if not (isinstance(nulls, str) and nulls == "mask"):
         return join(done, dtype, casting, pad=pad)
+    done = [each if isinstance(each, Masked) else Masked(each, None) for each in done]
     masks = [full_mask(each.values) if each.mask is None else each.mask for each in done]
     return Masked(
         join([each.values for each in done], dtype, casting, pad=pad),

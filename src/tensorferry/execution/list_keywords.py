@@ -12,6 +12,7 @@ from .. import hints
 from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn
 from ..backends.lists import look_at, members_of
+from ..backends.no_number import refuse_without_dtypes
 from ..backends.opening import TableContents
 from ..columns.column import value_in
 from ..core.declaration import VALUE, Code
@@ -23,7 +24,17 @@ from ..core.request import Request
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError
 from ..hints import Hint, quoted
 from ..host.numpy_dtypes import of_numpy
-from ..sequences.diagnostics import APART, DEEPEST, ROWS
+from ..sequences.diagnostics import (
+    APART,
+    DEEPEST,
+    KEEPS_NONE,
+    ROWS,
+    has_dtype,
+    leaves,
+    value_for_none,
+    why_ragged,
+)
+from ..sequences.reader import refuse_rounded_integers
 from .run import opening_for
 
 if TYPE_CHECKING:
@@ -109,6 +120,9 @@ def apply_to_list(
             return Filled([*rows], None, True)
         members, mask = _padded_tensors(rows, lengths, pad, request, in_tree)
         return Filled(members, mask if masks else None, False)
+    are_equal = all(len(set(each)) == 1 for each in lengths)
+    if in_tree is None:
+        _refuse_what_is_missing(rows, numbers, nulls, pad, ragged, are_equal=are_equal)
     mask = None
     if nulls is not None and any(each is None for each in numbers):
         if masks:
@@ -117,8 +131,10 @@ def apply_to_list(
         else:
             value = _value("nulls", nulls, numbers, dtype, in_tree)
             mask = None
+        if in_tree is None and any(isinstance(each, _FLOATS) for each in (*numbers, value)):
+            refuse_rounded_integers(rows)
         x = rows = _mapped(rows, lambda each: value if each is None else each)
-    if all(len(set(each)) == 1 for each in lengths) or (pad is None and ragged is None):
+    if are_equal or (pad is None and ragged is None):
         return Filled(x, mask, False)
     if ragged is not None:
         return Filled(list(rows), mask, True)
@@ -129,6 +145,43 @@ def apply_to_list(
     return Filled(
         _padded(rows, whole, filling), None if mask is None else _padded(mask, whole, False), False
     )
+
+
+def _refuse_what_is_missing(
+    rows: Any,
+    numbers: Sequence[Any],
+    nulls: object,
+    pad: object,
+    ragged: object,
+    *,
+    are_equal: bool,
+) -> None:
+    """Raise for a list that the keywords of the call do not make a tensor, before they are applied.
+
+    Later, an error would be about another list than the one that was given, and its hint would not
+    repeat the keywords.
+
+    Raises:
+        ConversionError: No dtype holds an element.
+        UnsupportedTypeError: ``None`` stays, because `nulls` is ``None``.
+        ShapeError: Rows have unequal lengths, because `pad` and `ragged` are ``None``.
+    """
+    kinds = set(map(type, numbers))
+    others = kinds - {bool, float, complex, type(None)}
+    if others and not all(has_dtype(each) for each in numbers if each is not None):
+        refuse_without_dtypes(rows)
+    known = [each for each in numbers if each is not None]
+    if nulls is None and len(known) < len(numbers):
+        path = next(path for path, leaf in leaves(rows) if leaf is None)
+        hint = Hint(hints.keyword("nulls", value_for_none(known)), ", which replaces None")
+        raise UnsupportedTypeError(f"None at {path} is not a number.", hint)
+    if ragged is not None:
+        inner = next(filter(None, map(why_ragged, rows)), "") if not are_equal else ""
+        if inner:
+            raise ShapeError(f'{inner} ragged="rows" is for rows of numbers.', APART)
+    if not are_equal and pad is None and ragged is None:
+        zero = _zero_of(known)
+        raise ShapeError(why_ragged(rows), Hint(hints.keyword("pad", zero), ", which pads them"))
 
 
 def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
@@ -172,7 +225,7 @@ def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
             if odd[1] is None:
                 raise UnsupportedTypeError(
                     f"None at {odd[0]} stands in the place of a row, which has no length.",
-                    "[row for row in x if row is not None]",
+                    "[row for row in x if row is not None]" if len(lengths) == 1 else KEEPS_NONE,
                 )
             raise ShapeError(
                 "Rows and numbers are no tensor: "
@@ -336,6 +389,7 @@ def _named(dtype: object) -> str | None:
 # -- the values ------------------------------------------------------------------------------------
 
 _KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+_FLOATS = (float, complex, np.inexact)
 _ORDER = ("bool", "uint", "int", "float", "complex")
 
 

@@ -56,22 +56,34 @@ class LazyTree(Mapping[Any, Any]):
 
     Args:
         source: Makes the tensors.
-        node: The node of this mapping in the file's tree.
+        node: The node of this mapping in the file's tree; ``None`` for the tree of a plain mapping.
         keys: The keys that lead to the node.
         whole: What `read` gives, if it is no mapping.
 
     .. versionadded:: 0.1
     """
 
-    __slots__ = ("_keys", "_node", "_source", "_whole")
+    __slots__ = ("_keys", "_mapping", "_source", "_value")
 
     def __init__(
-        self, source: Source, node: dict[Any, Any], keys: tuple[Any, ...] = (), whole: Any = None
+        self,
+        source: Source,
+        node: dict[Any, Any] | None,
+        keys: tuple[Any, ...] = (),
+        whole: Any = None,
     ) -> None:
         self._source = source
-        self._node = node
+        self._mapping = node
         self._keys = keys
-        self._whole = node if whole is None else whole
+        self._value = whole
+
+    @property
+    def _node(self) -> dict[Any, Any]:
+        return self._source.tree if self._mapping is None else self._mapping
+
+    @property
+    def _whole(self) -> Any:
+        return self._node if self._value is None else self._value
 
     def __getitem__(self, key: Any) -> Any:
         return self._made(self._node[key], key)
@@ -290,6 +302,8 @@ def lazy_tree(source: Source) -> LazyTree:
     What is no mapping is put into one: elements of a list or tuple under their positions, a lone
     tensor under the name that `open` gives it, a lone value under an empty name.
     """
+    if source.is_flat:
+        return LazyTree(source, None)
     tree = source.tree
     if isinstance(tree, dict):
         return LazyTree(source, tree)

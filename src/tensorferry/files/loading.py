@@ -6,7 +6,7 @@ import warnings
 import weakref
 from contextlib import closing, contextmanager, suppress
 from copy import copy
-from functools import reduce
+from functools import cached_property, reduce
 from glob import escape
 from itertools import repeat
 from operator import getitem
@@ -70,6 +70,8 @@ def target_of(to: object, copy: bool | None, device: object) -> str:
     """
     name = canonical(to)
     target = ready(name)
+    if copy is None and device is None:
+        return name
     request = make_request(target, copy, None, None, device, "detach", ())
     if request.device is not None and request.placement is None:
         # Any tensor tells whether there is such a device, which is better known before the first
@@ -108,7 +110,9 @@ class Source:
             warnings.warn(idle, UserWarning, stacklevel=frames_of_ours())
         self.tensors = contents.tensors
         self.others = contents.others
-        self.tree: Any = _mapping_of(contents) if contents.tree is None else contents.tree
+        self.is_flat = contents.tree is None
+        if not self.is_flat:
+            self.tree = contents.tree
         self.blocks = _blocks_of(contents)
         self.load = load
         self.asked = asked
@@ -117,8 +121,6 @@ class Source:
         self.target = backend_named(asked["to"])
         self.rule = rule
         self._closed = False
-        memory = self.target.capabilities.memory
-        self._writes = memory.writable and memory.exists
         self._maps: dict[str, mmap] = {}
         self._made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         self._adopts: dict[Hashable, bool] = {}
@@ -127,6 +129,11 @@ class Source:
             self._refuse_what_is_left_out()
 
     # -- the tree ----------------------------------------------------------------------------------
+
+    @cached_property
+    def tree(self) -> Any:
+        """The tree of the file; that of a plain mapping is made when it is used."""
+        return _mapping_of(self.tensors, self.others)
 
     def is_left_out(self, node: Any) -> bool:
         """Whether a node of the tree is something that cannot be loaded."""
@@ -223,6 +230,12 @@ class Source:
         return name
 
     # -- tensors over a map ------------------------------------------------------------------------
+
+    @cached_property
+    def _writes(self) -> bool:
+        """Whether the framework's tensors can be written to."""
+        memory = self.target.capabilities.memory
+        return memory.writable and memory.exists
 
     def tensor(self, name: str) -> Any:
         """This name's tensor, over a map of the file if possible; the same as long as it is held.
@@ -411,9 +424,9 @@ def _blocks_of(contents: Contents) -> Mapping[str, Blocks]:
     return blocks_of(contents)
 
 
-def _mapping_of(contents: Contents) -> dict[str, Ref]:
+def _mapping_of(tensors: Iterable[str], others: Iterable[str]) -> dict[str, Ref]:
     """A plain mapping's tree, without a Python call per tensor: there may be a hundred thousand."""
-    names = [*contents.tensors, *contents.others]
+    names = [*tensors, *others]
     fields = zip(names, *map(repeat, Ref._field_defaults.values()), strict=False)
     return dict(zip(names, map(tuple.__new__, repeat(Ref), fields), strict=True))
 

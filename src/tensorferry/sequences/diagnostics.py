@@ -14,20 +14,27 @@ from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
     "APART",
     "DEEPEST",
+    "KEEPS_NONE",
     "ROWS",
+    "STAYS_AS_IT_IS",
+    "are_few_others",
     "at_member",
     "described",
     "each_of",
     "each_rounded",
+    "has_dtype",
     "leaves",
     "length_of",
     "outer_shape",
     "shape_of",
+    "value_for_none",
+    "why_no_number",
+    "why_ragged",
     "why_unreadable",
 ]
 
@@ -66,7 +73,11 @@ def outer_shape(x: Any) -> tuple[int, ...]:
 
 
 def why_unreadable(
-    x: Any, cause: Exception | None, refuse: Callable[[str, Any, Any], ConversionError]
+    x: Any,
+    cause: Exception | None,
+    refuse: Callable[[str, Any, Any], ConversionError],
+    *,
+    had_tensors: bool = False,
 ) -> ConversionError:
     """The error for a sequence that cannot be read. It says what is wrong, and where.
 
@@ -74,6 +85,7 @@ def why_unreadable(
         x: The sequence.
         cause: What NumPy raised.
         refuse: Gives the error for an object that is no number at a path in `x`.
+        had_tensors: Whether some of these numbers are those of tensors.
     """
     ragged = _ragged(x, "x")
     if isinstance(ragged, ShapeError) and any(
@@ -91,6 +103,8 @@ def why_unreadable(
         return ragged
     for path, leaf in leaves(x):
         problem = _why_no_number(path, leaf, x, refuse)
+        if leaf is None and had_tensors:
+            return UnsupportedTypeError(f"None at {path} is not a number.", KEEPS_NONE)
         if problem is not None:
             return problem
     if cause is not None:
@@ -108,13 +122,30 @@ def why_unreadable(
     )
 
 
+def why_no_number(
+    x: Any, refuse: Callable[[str, Any, Any], ConversionError]
+) -> ConversionError | None:
+    """The error for the first element that is neither a number with a dtype nor ``None``."""
+    for path, leaf in leaves(x):
+        problem = _why_no_number(path, leaf, x, refuse)
+        if problem is not None and leaf is not None:
+            return problem
+    return None
+
+
+def why_ragged(x: Any) -> str:
+    """Which rows of numbers have unequal lengths; empty if none have."""
+    problem = _ragged(x, "x")
+    return "" if problem is None else problem.message
+
+
 def each_of(expression: str, x: Any) -> str:
     """Code for a nested list comprehension over `x` that applies an expression to each `number`.
 
     >>> each_of("float(number)", [[1, 2], [3, 4]])
     '[[float(number) for number in row] for row in x]'
     """
-    depth = len(shape_of(x))
+    depth = max((place.count("[") for place, _ in leaves(x)), default=len(shape_of(x)))
     if not depth:
         return expression.replace("number", "x")
     rows = ["x", *("row" for _ in range(depth - 1))]
@@ -126,35 +157,59 @@ def each_of(expression: str, x: Any) -> str:
 def each_rounded(x: Any, path: str = "") -> Hint | None:
     """The hint for numbers no dtype holds: all as floats; beside other things, the one at a path.
 
-    It is ``None`` for integers that are larger than every float.
+    Integers that are larger than every float stay as they are, and so does what stands among many
+    other things.
     """
+    deepest = {place.count("[") for place, _ in leaves(x)}
+    if len(deepest) > 1:
+        return STAYS_AS_IT_IS  # no one loop reaches all of them
     found = [leaf for _, leaf in leaves(x)]
     is_complex = any(isinstance(leaf, (complex, np.complexfloating)) for leaf in found)
     name = "complex" if is_complex else "float"
+    expression = f"{name}(number)"
+    if any(leaf is None for leaf in found):
+        expression = f"None if number is None else {expression}"
     try:
         for leaf in found:
-            complex(leaf)
+            complex(0 if leaf is None else leaf)
     except OverflowError:
-        return None
+        return STAYS_AS_IT_IS
     except (TypeError, ValueError):
-        if path:
+        if not path:
+            return None
+        if are_few_others(found):
             return Hint(hints.code(f"{name}({path})"), _ROUNDS)
-        return None
-    return Hint(hints.code(each_of(f"{name}(number)", x)), _ROUNDS)
+        return STAYS_AS_IT_IS
+    return Hint(hints.code(each_of(expression, x)), _ROUNDS)
 
 
 _ROUNDS = ", which rounds"
+_FEW = 2
+
+
+def are_few_others(found: Sequence[Any]) -> bool:
+    """Whether so few are no numbers with a dtype that a hint can be for one of them at a time."""
+    return sum(not has_dtype(leaf) for leaf in found) <= _FEW
+
+
+def has_dtype(leaf: Any) -> bool:
+    """Whether it is a number that a dtype holds."""
+    if isinstance(leaf, np.generic):
+        return of_numpy(leaf.dtype) is not None
+    if isinstance(leaf, int):
+        return -(2**63) <= leaf < 2**64
+    return isinstance(leaf, (float, complex))
 
 
 def _why_no_number(
     path: str, leaf: Any, x: Any, refuse: Callable[[str, Any, Any], ConversionError]
 ) -> ConversionError | None:
     if isinstance(leaf, np.generic):
-        return _why_no_scalar(path, leaf)
+        return _why_no_scalar(path, leaf, x)
     if isinstance(leaf, (bool, float, complex)):
         return None
     if isinstance(leaf, int):
-        if -(2**63) <= leaf < 2**64:
+        if has_dtype(leaf):
             return None
         return LossyCastError(
             f"The integer at {path} does not fit into 64 bits.", each_rounded(x, path)
@@ -179,30 +234,44 @@ def _filled(x: Any) -> Hint:
     """The hint for None in a list of numbers; with other things there, that each is converted."""
     found = [leaf for _, leaf in leaves(x) if leaf is not None]
     large = any(isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in found)
-    if large or not all(isinstance(leaf, _NUMBERS) for leaf in found):
-        return Hint(hints.tree(), ", which leaves None as it is")
+    if large or not all(map(has_dtype, found)):
+        return KEEPS_NONE
+    return Hint(hints.again(nulls=value_for_none(found)), ", which replaces None")
+
+
+def value_for_none(found: Sequence[Any]) -> object:
+    """The value of ``nulls=`` for a list with these numbers beside ``None``."""
     if any(isinstance(leaf, (float, complex, np.inexact)) for leaf in found) or not found:
-        return Hint(hints.again(nulls="nan"), ", which replaces None")
-    value = all(isinstance(leaf, (bool, np.bool_)) for leaf in found)
-    return Hint(hints.again(nulls=False if value else 0), ", which replaces None")
+        return "nan"
+    return False if all(isinstance(leaf, (bool, np.bool_)) for leaf in found) else 0
 
 
-def _why_no_scalar(path: str, leaf: Any) -> ConversionError | None:
+KEEPS_NONE = Hint(hints.tree(), ", which leaves None as it is")
+
+
+def _why_no_scalar(path: str, leaf: Any, x: Any) -> ConversionError | None:
     if of_numpy(leaf.dtype) is not None:
         return None
-    found = _EXACT_HINTS.get(leaf.dtype.kind)
     return UnsupportedTypeError(
         f"The {type(leaf).__name__} at {path} has dtype {leaf.dtype}, which cannot be converted.",
-        found and Hint(hints.code(found[0].format(path)), found[1]),
+        _scalar_hint(path, leaf, x),
     )
 
 
-_EXACT_HINTS = {
-    "f": ("float({0})", _ROUNDS),
-    "c": ("complex({0})", _ROUNDS),
-    "m": ('{0}.astype("int64")', ", a count of units"),
-    "M": ('{0}.astype("int64")', ", a count of units"),
-}
+def _scalar_hint(path: str, leaf: Any, x: Any) -> Hint | None:
+    if leaf.dtype.kind in "fc":
+        return each_rounded(x, path)
+    if leaf.dtype.kind not in "mM":
+        return None
+    found = [each for _, each in leaves(x)]
+    alike = all(isinstance(each, np.generic) for each in found)
+    if alike and {each.dtype.kind for each in found} == {leaf.dtype.kind} and not why_ragged(x):
+        code = 'np.array(x).astype("int64")'
+    elif are_few_others(found):
+        code = f'{path}.astype("int64")'
+    else:
+        return STAYS_AS_IT_IS
+    return Hint(hints.code(code), ", a count of units")
 
 
 def described(path: str) -> UnsupportedTypeError:
@@ -262,6 +331,7 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
 
 
 APART = Hint(hints.tree(), ", which converts each")
+STAYS_AS_IT_IS = Hint(hints.tree(), ", which leaves it as it is")
 
 
 def _padded(zero: int) -> Hint:
@@ -269,17 +339,14 @@ def _padded(zero: int) -> Hint:
 
 
 def _have_one_depth(x: Any) -> bool:
-    """Whether rows of numbers are equally deep, so that ``pad=`` makes them equally long."""
+    """Whether rows of numbers with a dtype are equally deep: ``pad=`` makes them equally long."""
     level = list(x)
     for _ in range(DEEPEST):
         are_rows = {isinstance(each, ROWS) for each in level}
         if are_rows != {True}:
-            return are_rows <= {False} and all(isinstance(each, _NUMBERS) for each in level)
+            return are_rows <= {False} and all(map(has_dtype, level))
         level = [each for row in level for each in row]
     return False
-
-
-_NUMBERS = (bool, int, float, complex, np.generic)
 
 
 def length_of(x: Any) -> int | None:
@@ -309,6 +376,6 @@ def at_member(error: ConversionError, path: str) -> ConversionError:
     # The rows of one member are not those of `x`.
     if hint == _padded(0):
         hint = APART
-    elif hint is not None:
+    elif hint is not None and hint != STAYS_AS_IT_IS:
         hint = hint.at(path)
     return type(error)(message, hint)

@@ -36,6 +36,7 @@ __all__ = [
     "narrowest",
     "read",
     "read_into",
+    "refuse_rounded_integers",
 ]
 
 
@@ -389,16 +390,18 @@ def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
 
 def _read_carefully(x: Any, others: Others) -> Array:
     kinds = element_types(x)
+    had_tensors = False
     if not all(issubclass(kind, _READABLE) for kind in kinds):
         x = others.replace(x)
+        had_tensors = not kinds <= element_types(x)
     try:
         array = np.array(x)
     except MemoryError:
         raise
     except Exception as error:  # an element of any class may raise anything
-        raise why_unreadable(x, error, others.refuse) from error
+        raise why_unreadable(x, error, others.refuse, had_tensors=had_tensors) from error
     if of_numpy(array.dtype) is None:
-        raise why_unreadable(x, None, others.refuse)
+        raise why_unreadable(x, None, others.refuse, had_tensors=had_tensors)
     if array.dtype.char in "dD" and _may_be_rounded(x, array):
         return _read_exactly(x, array, others)
     return array
@@ -468,17 +471,22 @@ def _read_exactly(x: Any, array: Array, others: Others) -> Array:
         except (OverflowError, ValueError):
             raise why_unreadable(x, None, others.refuse) from None
         return whole
+    refuse_rounded_integers(x, "complex numbers" if array.dtype.kind == "c" else "floats")
+    return array
+
+
+def refuse_rounded_integers(x: Any, among: str = "floats") -> None:
+    """Raise for the first integer in nested lists that float64 does not have.
+
+    Raises:
+        LossyCastError: There is one.
+    """
     for path, number in leaves(x):
         if isinstance(number, (int, np.integer)) and not _is_float64(int(number)):
-            if array.dtype.kind == "c":
-                among = "complex numbers"
-            else:
-                among = "floats"
             raise LossyCastError(
                 f"The integer at {path} stands among {among}, and float64 cannot hold it.",
                 each_rounded(x, path),
             )
-    return array
 
 
 def _is_float64(number: int) -> bool:

@@ -11,11 +11,12 @@ from contextlib import nullcontext
 from functools import cache, partial
 from inspect import signature
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...core.capabilities import DeviceFacts
 from ...core.devices import HOST, device_name, kind_of, meant
 from ...core.layout import ALIGNMENT, spans
+from ...core.named_tuple import NamedTuple
 from ...core.places import places_by
 from .declared import DECLARED
 

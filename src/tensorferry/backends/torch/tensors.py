@@ -26,7 +26,6 @@ from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend, kind_of_type
-from . import containers
 from .declared import (
     ABSTRACT,
     AS_INTEGERS,
@@ -326,19 +325,29 @@ class TorchBackend(Backend):
     # -- containers and plain values, which are no tensors -----------------------------------------
 
     def opener_of(self, kind: type) -> Callable[[Any], Node | None] | None:
-        return containers.opener_of(kind)
+        from .containers import opener_of  # here and below, because tensors alone need none of it
+
+        return opener_of(kind)
 
     def has_node(self, kind: type) -> bool:
-        return containers.is_registered(kind)
+        from .containers import is_registered
+
+        return is_registered(kind)
 
     def open_node(self, x: Any) -> Node | None:
-        return containers.open_registered(x)
+        from .containers import open_registered
+
+        return open_registered(x)
 
     def plain_value(self, x: Any) -> tuple[str, str | list[int]] | None:
-        return containers.plain_value(x)
+        from .containers import plain_value
+
+        return plain_value(x)
 
     def value_of(self, kind: str, value: object) -> Any:
-        return containers.value_of(kind, value)
+        from .containers import value_of
+
+        return value_of(kind, value)
 
     # -- verbs on the host -------------------------------------------------------------------------
 

@@ -143,9 +143,7 @@ def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
     for path in sorted(set(paths)):
         status = os.stat(path)  # noqa: PTH116 - plain strings
         if not stat.S_ISDIR(status.st_mode):
-            found.append(
-                Fingerprint(
-                    os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino
-                )
-            )
+            # Links are not followed: one that leads elsewhere now has changed.
+            place = os.path.abspath(path)  # noqa: PTH100
+            found.append(Fingerprint(place, status.st_size, status.st_mtime_ns, status.st_ino))
     return tuple(found)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import groupby
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,21 @@ from .raw import mapped, read_fully
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
     from concurrent.futures import Future, ThreadPoolExecutor
+    from typing import Protocol
 
     from ...typing import Array
+
+    class Readable(Protocol):
+        """What is needed of a `Stored`."""
+
+        @property
+        def nbytes(self) -> int:
+            """How many bytes its values take."""
+            ...  # for pyright, which otherwise takes it for a function that returns None
+
+        def begin(self) -> tuple[Array, Piece] | None:
+            """Memory for it, and what to read into it; ``None`` if it must be decoded."""
+
 
 __all__ = [
     "BLOCK_BYTES",
@@ -33,7 +46,6 @@ __all__ = [
     "InMemory",
     "Packed",
     "Piece",
-    "Readable",
     "Record",
     "Repeated",
     "Stored",
@@ -77,18 +89,6 @@ class Piece(NamedTuple):
         for start in range(0, self.values.size, count):
             part = self.values[start : start + count]
             yield Piece(self.path, self.offset + start * itemsize, part, self.swapped)
-
-
-class Readable(Protocol):
-    """What is needed of a `Stored`."""
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes its values take."""
-        ...  # for pyright, which otherwise takes it for a function that returns None
-
-    def begin(self) -> tuple[Array, Piece] | None:
-        """Memory for it, and what to read into it; ``None`` if it must be decoded."""
 
 
 class _Begun(NamedTuple):

@@ -70,6 +70,8 @@ def several(keyword: str, values: object) -> tuple[str, ...]:
     Raises:
         TypeError: It is neither a string nor several strings.
     """
+    if type(values) is tuple and not values:
+        return ()
     one = isinstance(values, str) or not isinstance(values, Iterable)
     found: tuple[object, ...] = (values,) if one else tuple(values)  # type: ignore[arg-type]
     for each in found:

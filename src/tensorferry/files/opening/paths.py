@@ -11,7 +11,6 @@ import os
 import pkgutil
 import stat
 import threading
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +88,13 @@ def each_format() -> Iterator[Format]:
 @cache
 def own_formats() -> tuple[Format, ...]:
     """This package's formats."""
-    found = (importlib.import_module(module).FORMAT for module in _modules().values())
-    return tuple(sorted(found, key=_rank_of))
+    return tuple(sorted(map(_format_in, _modules().values()), key=_rank_of))
+
+
+@cache
+def _format_in(module: str) -> Format:
+    found: Format = importlib.import_module(module).FORMAT
+    return found
 
 
 @cache
@@ -167,7 +171,7 @@ def _namesake(path: Path) -> list[Format]:
     module = _modules().get(wanted)
     if module is None:
         return []
-    return [importlib.import_module(module).FORMAT]
+    return [_format_in(module)]
 
 
 def _rank_of(format: Format) -> tuple[int, str]:  # noqa: A002 - the term
@@ -333,7 +337,8 @@ def open_path(
     found = format_of(path)
     found.ensure_loaded()
     contents = (found.read_partly if partly else found.read)(path, allow=allow)
-    return replace(contents, own=found.owned(contents.metadata))
+    contents.own = found.owned(contents.metadata)
+    return contents
 
 
 def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:

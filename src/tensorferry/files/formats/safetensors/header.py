@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from itertools import chain, count
+from itertools import count
 from math import prod
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from ...base.wording import is_unicode, named
 from ...encodings.json_scan import Cut, blank, compound, expect, string, strings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from ....typing import Array
@@ -75,7 +74,6 @@ _MOST_AXES = 64
 
 _METADATA_NAME = b'"__metadata__"'
 _FIELDS = ("dtype", "shape", "data_offsets")
-_fields_of = itemgetter(*_FIELDS)
 _LONGEST_NAME = 1 << 20
 _USUAL_ENTRY = 80
 _MOST_MORE = 1 << 20
@@ -85,6 +83,11 @@ _LARGEST = 1 << 63
 """No file is so long. Longer ones are read entry by entry, which says so."""
 _WINDOW = 1 << 17
 """How many bytes of a header are in memory at a time."""
+_TOGETHER = 1 << 13
+"""How many bytes of it are parsed together. The parser's objects take twenty times as much, and
+memory that the next entries use again is faster than new memory."""
+_MOST_KINDS = 1000
+"""How many dtypes with shapes are kept for the next entries."""
 
 
 class Scan:
@@ -107,6 +110,7 @@ class Scan:
         self._more_bytes = 0
         self._more_axes = 0
         self._aside: dict[str, tuple[int, int]] = {}
+        self._kinds: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int]] = {}
         with path.open("rb", buffering=0) as file:
             self._descriptor = file.fileno()
             self._size = os.fstat(self._descriptor).st_size
@@ -223,7 +227,7 @@ class Scan:
 
         Gives how many bytes they take; 0 if an entry is not like this, and then none is read.
         """
-        last = text.rfind(b"]}", position, min(len(text) - 1, position + _WINDOW))
+        last = text.rfind(b"]}", position, min(len(text) - 1, position + _TOGETHER))
         end = last + 3
         if last < 0 or text[end - 1 : end] not in (b",", b"}"):
             return 0
@@ -233,7 +237,8 @@ class Scan:
         except (ValueError, TypeError, KeyError, RecursionError):
             made = {}
         are_few = len(self.tensors) + len(self.findings) + len(made) < MOST_TENSORS
-        are_new = self.tensors.keys().isdisjoint(made) and self.others.keys().isdisjoint(made)
+        names = made.keys()
+        are_new = names.isdisjoint(self.tensors.keys()) and names.isdisjoint(self.others.keys())
         if not (made and are_few and are_new):
             self._reached, self._in_order = reached, in_order
             return 0
@@ -249,37 +254,42 @@ class Scan:
             KeyError: So it is.
             RecursionError: So it is.
         """
-        entries = json.loads(f"{{{text}}}")
+        entries = _WITHOUT_FLOATS.decode(f"{{{text}}}")
         # The parser keeps the last of two fields with one name, so the names are counted. Without
         # escapes, every quote is the end of a string: a name, those of three fields, and a dtype.
         if "\\" in text or text.count('"') != 10 * len(entries) or METADATA in entries:
             raise ValueError(text)
         made: dict[str, Stored] = {}
-        kinds: dict[tuple[str, tuple[int, ...]], tuple[str, int]] = {}
-        path, data, reached = self.path, self._data, self._reached
+        kinds, path, data, reached = self._kinds, self.path, self._data, self._reached
+        if len(kinds) > _MOST_KINDS:
+            kinds.clear()
         for name, fields in entries.items():
+            lengths = fields["shape"]
             begin, end = fields["data_offsets"]
-            kind = fields["dtype"], tuple(fields["shape"])
-            known = kinds.get(kind)
+            asked = fields["dtype"], tuple(lengths)
+            known = kinds.get(asked)
             if known is None:
-                known = kinds[kind] = self._kind(*kind)
-            if end - begin != known[1] or not 0 <= begin < _LARGEST or len(fields) != 3:
+                known = kinds[asked] = self._kind(*asked)
+            dtype, shape, nbytes = known
+            if end - begin != nbytes or len(fields) != 3 or type(lengths) is not list:
                 raise ValueError(name)
-            if type(begin) is not int or type(end) is not int or type(fields["shape"]) is not list:
-                raise TypeError(name)
             if begin != reached:
                 self._in_order = False
+                # As long as nothing lies between them, places grow, and the last tells of all.
+                if not 0 <= begin < _LARGEST or reached > _LARGEST:
+                    raise ValueError(name)
             reached = end
-            made[name] = Extent(known[0], kind[1], path, data + begin)
+            made[name] = Extent(dtype, shape, path, data + begin)
+        if reached > _LARGEST:
+            raise ValueError(text)
         self._reached = reached
-        # `True` and `1` are equal, so the types of all lengths are compared.
-        if {int, *map(type, chain(*(each.shape for each in made.values())))} != {int}:
-            raise TypeError(text)
-        "".join(made).encode()
+        # The only other numbers: `True` and `1` are equal.
+        if "true" in text or "false" in text:
+            _refuse_bools(entries)
         return made
 
-    def _kind(self, dtype: str, shape: tuple[int, ...]) -> tuple[str, int]:
-        """The canonical dtype and the number of bytes.
+    def _kind(self, dtype: str, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...], int]:
+        """The canonical dtype, the shape itself, and the number of bytes.
 
         Raises:
             ValueError: It is not an ordinary tensor.
@@ -293,7 +303,7 @@ class Scan:
             size, span = 0, 1 << 66
         if span * BITS[dtype] >= 1 << 66:
             raise ValueError(shape)
-        return DTYPES[dtype], size * BITS[dtype] // 8
+        return DTYPES[dtype], shape, size * BITS[dtype] // 8
 
     def _add(
         self, name: str, dtype: str, shape: tuple[int, ...], begin: int, end: int, at: int
@@ -440,6 +450,24 @@ class _Pairs(list[Any]):
 
 def _no_json(word: str) -> None:
     raise ValueError(f"{word} is no JSON")
+
+
+def _no_length(word: str) -> None:
+    raise ValueError(f"{word} is no whole number")
+
+
+_WITHOUT_FLOATS = json.JSONDecoder(parse_float=_no_length, parse_constant=_no_json)
+
+
+def _refuse_bools(entries: Mapping[str, Mapping[str, list[object]]]) -> None:
+    """Raise if ``True`` or ``False`` stands for a number.
+
+    Raises:
+        TypeError: So it is.
+    """
+    for fields in entries.values():
+        if {int, *map(type, fields["shape"]), *map(type, fields["data_offsets"])} != {int}:
+            raise TypeError(fields)
 
 
 def _whole(numbers: Any) -> bool:
