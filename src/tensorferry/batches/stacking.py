@@ -475,7 +475,7 @@ class Columns(NamedTuple):
             info = _info_of(numbers.EXPECTED[type(leaf)])
             own = common_dtype((info,), conversion.target, Request(conversion.target.name))
         else:
-            info = registry.backend_of(leaf).preview(leaf)[1]
+            info = run.described(leaf)
             own = info.dtype
         decide = self.decider(index, conversion)
         if decide is not None:

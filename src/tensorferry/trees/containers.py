@@ -523,6 +523,8 @@ def _look_for_openers(kind: type) -> tuple[tuple[Opener, ...], bool]:
         return (), False
     if issubclass(kind, (np.ndarray, np.void)):
         return _FIELDS, False
+    if registry.is_known_tensor(kind):
+        return (), False  # before others are asked, which are loaded for it
     known = _of_frameworks(kind) or libraries.opener_of(kind)
     if known is not None:
         return (known,), False
