@@ -30,11 +30,11 @@ MIXED = [
     [Fraction(1, 2), date(2020, 1, 3), date(2020, 1, 4), Fraction(1, 3), date(2020, 1, 7)],
     [[Decimal(1), timedelta(2), Fraction(3)], [timedelta(1), date(2020, 1, 1), 2.5]],
     [date(2020, 1, 1), datetime.fromisoformat("2020-01-01T05:00"), date(2020, 1, 2)],
-    [np.datetime64("2020-01-01"), np.datetime64("NaT"), np.datetime64("2020-01-02")],
+    [np.datetime64("2020-01-01"), np.datetime64("NaT", "D"), np.datetime64("2020-01-02")],
     [np.datetime64("2020-01-01"), np.timedelta64(1, "s"), np.timedelta64(1, "D"), 1],
     [NO_FLOAT, Decimal(1), NO_FLOAT],
     [np.ones(()), NO_FLOAT, BEYOND],
-    [np.ones(()), np.datetime64("NaT")],
+    [np.ones(()), np.datetime64("NaT", "D")],
     [np.ones(2), [], [BEYOND]],
     [[NO_FLOAT, 1], [2]],
 ]
@@ -52,7 +52,7 @@ WITH_KEYWORDS = [
     ([None, 2**53 + 1, BEYOND], {"nulls": "nan"}),
     ([None, 0, 2**53 + 1], {"nulls": "nan"}),
     ([[None, None], [[None]]], {"pad": 0}),
-    ([np.datetime64("2020-01-01"), np.datetime64("NaT")], {"nulls": "mask"}),
+    ([np.datetime64("2020-01-01"), np.datetime64("NaT", "D")], {"nulls": "mask"}),
 ]
 
 
@@ -102,7 +102,7 @@ def test_all_of_a_kind_are_converted_at_once():
             [date(2020, 1, 1), datetime.fromisoformat("2020-01-01T00:00")],
             'np.array(x, dtype="datetime64").astype("int64")',
         ),
-        ([np.datetime64("NaT")] * 50, 'np.array(x).astype("int64")'),
+        ([np.datetime64("NaT", "D")] * 50, 'np.array(x).astype("int64")'),
         ([Fraction(1, 2), date(2020, 1, 1)] * 50, 'convert_tree(x, "numpy")'),
     ):
         with pytest.raises(ferry.ConversionError) as raised:
@@ -121,7 +121,7 @@ LEAVES = [
     st.booleans(),
     st.sampled_from([0, -1, 2**53 + 1]),
     st.sampled_from([0.5, float("nan"), float("inf")]),
-    st.sampled_from([np.datetime64("2020-01-01"), np.datetime64("NaT")]),
+    st.sampled_from([np.datetime64("2020-01-01"), np.datetime64("NaT", "D")]),
     st.sampled_from([np.float32(1.5), np.int64(2**62)]),
 ]
 KEYWORDS = (

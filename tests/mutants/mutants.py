@@ -141,7 +141,9 @@ def run(tests, folder, limit=None, **surroundings):
     options = ["-x", "-q", "--benchmark-disable", "-m", "not slow", "-p", "no:cacheprovider"]
     # A run takes longer than the second by which Python tells that a compiled module is an older
     # one's.
-    surroundings = {**os.environ, "PYTHONPATH": str(folder / "src"), **surroundings}
+    # First the copy: the checkout itself may be on the path as well.
+    paths = os.pathsep.join([str(folder / "src"), str(folder), os.environ.get("PYTHONPATH", "")])
+    surroundings = {**os.environ, "PYTHONPATH": paths, **surroundings}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],
