@@ -383,12 +383,12 @@ def are_of_one_dtype(tensors: Sequence[Any]) -> bool:
 
     Arrays of objects do not, because each may hold other values.
     """
-    dtype = getattr(tensors[0], "dtype", None)
-    if dtype is None or getattr(dtype, "hasobject", False):
-        return False
     try:
+        dtype = getattr(tensors[0], "dtype", None)
+        if dtype is None or getattr(dtype, "hasobject", False):
+            return False
         return len(set(map(_DTYPE, tensors))) == 1
-    except Exception:  # noqa: BLE001 - what the hash of another library's dtype raises
+    except Exception:  # noqa: BLE001 - what the dtype of another library, or its hash, raises
         return False
 
 
