@@ -171,11 +171,18 @@ def test_static_fields_of_jax_classes_are_compared():
         (Pair(torch.ones(1), 1), Other(torch.ones(1), 1)),
         (Point(torch.ones(1)), Place(torch.ones(1))),
         (collections.deque([1], maxlen=2), collections.deque([1], maxlen=3)),
+        (collections.deque([1]), collections.deque([1], maxlen=3)),
     ],
 )
-def test_samples_of_other_classes_are_refused(one, other):
-    """Though they have the same leaves."""
-    refused([{"k": one}, {"k": other}], r'at \$\["k"\]')
+@pytest.mark.parametrize("before", [0, 2], ids=["first", "known"])
+@pytest.mark.fast_paths
+def test_samples_of_other_classes_are_refused(one, other, before):
+    """Though they have the same leaves; in a first batch, and after some that are alike."""
+    for _ in range(before):
+        ferry.collate([{"k": one}, {"k": one}], "numpy")
+    for _ in range(2):
+        refused([{"k": one}, {"k": other}], r'at \$\["k"\]')
+        refused([{"k": other}, {"k": one}], r'at \$\["k"\]')
 
 
 def test_plain_containers_may_differ():

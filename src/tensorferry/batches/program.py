@@ -25,7 +25,7 @@ from ..sequences.numbers import PYTHON_NUMBERS, types_in
 from ..trees.containers import PLAIN
 from ..trees.failures import refuse_unknown_name
 from ..trees.leaves import UNKNOWN
-from ..trees.structure import Container, equal, labels_of
+from ..trees.structure import Container, are_alike, labels_of
 from ..trees.walk import is_row, take_apart
 from .padding import NOT_PADDED
 from .stacking import Columns
@@ -96,7 +96,8 @@ def _in_columns(container: Container, samples: list[Any]) -> tuple[Any, list[lis
     if first is None:
         return None
     whole = first[0]
-    if type(whole) is kind or first[1] is samples[0]:
+    is_itself = first[1] is samples[0] and issubclass(kind, (list, tuple))
+    if is_itself or type(whole) is kind:
         columns = apart([whole if type(whole) is kind else samples[0], *samples[1:]])
     else:
         others = list(map(container.opened, samples[1:]))
@@ -107,15 +108,8 @@ def _in_columns(container: Container, samples: list[Any]) -> tuple[Any, list[lis
 
 
 def _are_alike(whole: Any, other: Any) -> bool:
-    """Whether containers have the same keys, and the same attributes that are not values."""
-    if not isinstance(whole, Node):
-        return labels_of([whole]) == labels_of([other])
-    return (
-        other.no_batch is None
-        and whole.entries == other.entries
-        and equal(whole.static, other.static)
-        and equal(whole.registered, other.registered)
-    )
+    """Whether containers have the same keys and attributes, and one stands in a batch."""
+    return are_alike(whole, other) and not (isinstance(other, Node) and other.no_batch is not None)
 
 
 def make_batch(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Container",
     "Structure",
+    "are_alike",
     "at_path",
     "equal",
     "have_equal_labels",
@@ -348,10 +349,7 @@ class Structure:
         Args:
             kept: What the containers of the trees are made again from, of one after the other.
         """
-        return all(
-            mine is other or equal(_told(mine), _told(other))
-            for mine, other in zip(cycle(self.kept), kept)
-        )
+        return all(map(are_alike, cycle(self.kept), kept))
 
     def statics(self) -> dict[str, tuple[type, Any]]:
         """For each container, by its path: its type, and its attributes that are not values."""
@@ -421,6 +419,16 @@ def _make_once(kept: Any, values: Iterable[Any]) -> Any:
 
 
 # -- what is compared ------------------------------------------------------------------------------
+
+
+def are_alike(mine: Any, other: Any) -> bool:
+    """Whether two containers of one type have the same keys and attributes, in the same order.
+
+    Args:
+        mine: What the one is made again from.
+        other: What the other one is made again from.
+    """
+    return mine is other or equal(_told(mine), _told(other))
 
 
 def _told(kept: Any) -> Any:
