@@ -80,6 +80,8 @@ def containers(children):
         st.builds(Pair, children, children),
         st.builds(Box, children, children),
         st.builds(SimpleNamespace, a=children, b=children),
+        # The same object in two places, with something after it.
+        st.builds(lambda each, other: [each, (each, other), other], children, children),
     )
 
 

@@ -66,6 +66,32 @@ def test_one_container_in_two_places_stays_one(function):
     assert result[4] is not pair
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda *values: list(values),
+        lambda *values: {str(number): value for number, value in enumerate(values)},
+        lambda *values: Pair(values[0], list(values[1:])),
+        lambda *values: collections.deque(values),
+        lambda *values: Rows(values),
+    ],
+)
+@pytest.mark.parametrize(
+    "held", [(0.5, 1.5), [0.5], {"x": 0.5, "y": [1.5, 2.5]}, Point(0.5), Pair(0.5, 1.5), [], {}]
+)
+def test_what_follows_a_container_that_recurs_is_its_own(around, held):
+    """The second time, it is taken from the first: its leaves do not stand for the next ones."""
+    tree = around(held, held, None, torch.ones(1), held, "last")
+    result = ferry.convert_tree(tree, "numpy")
+    values = [*result.values()] if isinstance(result, dict) else result
+    if isinstance(result, Pair):
+        values = [result.first, *result.second]
+    first, second, none, tensor, third, last = values
+    assert first is second is third
+    assert first == held
+    assert (none, tensor.tolist(), last) == (None, [1.0], "last")
+
+
 def test_two_containers_that_are_equal_stay_two():
     """And so do two of the same tensors."""
     tensor = torch.ones(2)

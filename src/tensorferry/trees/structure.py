@@ -410,6 +410,7 @@ def _make_once(kept: Any, values: Iterable[Any]) -> Any:
     With other targets for each place its leaves may differ: then there are several of it.
     """
     make, whole, own, made = kept
+    values = [*values]  # taken from the leaves in any case: those of what follows come after them
     for others, result in made:
         if all(map(is_, own, others)):
             return result
