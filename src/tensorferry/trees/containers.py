@@ -46,6 +46,7 @@ __all__ = [
     "BUILT_IN",
     "PLAIN",
     "Opening",
+    "is_mapping",
     "is_tuple_with_a_constructor",
     "is_used_up",
     "make_node",
@@ -72,13 +73,23 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
     for base in kind.__mro__:
         if base in _OPENERS:
             return _OPENERS[base]
-    if issubclass(kind, Mapping):
+    if is_mapping(kind):
         return _open_mapping
     argparse: Any = sys.modules.get("argparse")
     if argparse is not None and issubclass(kind, argparse.Namespace):
         return _open_namespace
     names = _names_of_fields(kind)
     return None if names is None else partial(open_attributes, names=names)
+
+
+def is_mapping(kind: type) -> bool:
+    """Whether objects of a type are mappings.
+
+    >>> is_mapping(dict), is_mapping(list), is_mapping(object)
+    (True, False, False)
+    """
+    # `Mapping` asks all its subclasses about each new class, which takes 20 us.
+    return hasattr(kind, "__getitem__") and issubclass(kind, Mapping)
 
 
 def _names_of_fields(kind: type) -> tuple[str, ...] | None:
@@ -458,7 +469,8 @@ def _attributes_of(kind: type) -> _Attributes:
     known = _known.get(kind)
     if known is not None:
         return known
-    members = [(base, *each) for base in kind.__mro__ for each in vars(base).items()]
+    bases = kind.__mro__[:-1]  # an `object` has none of these
+    members = [(base, *each) for base in bases for each in vars(base).items()]
     held = next((each for _, name, each in members if name == "__dict__"), None)
     slots = [each for each in members if isinstance(each[2], MemberDescriptorType)]
     found = _known[kind] = _Attributes(
@@ -535,7 +547,7 @@ def _look_for_openers(kind: type) -> tuple[tuple[Opener, ...], bool]:
     own = opener_of(kind)
     if own is None:
         return (), may_be_registered
-    if issubclass(kind, Mapping) and registry.backend_that_knows(kind) is not None:
+    if is_mapping(kind) and registry.backend_that_knows(kind) is not None:
         return (), False
     return (own,), may_be_registered
 

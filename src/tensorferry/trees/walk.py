@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from ..backends.nodes import Node
 from ..host.numpy_dtypes import of_numpy
 from ..sequences import numbers
 from ..sequences.diagnostics import DEEPEST
-from .containers import BUILT_IN, PLAIN, may_open, openings_of
+from .containers import BUILT_IN, PLAIN, is_mapping, may_open, openings_of
 from .structure import Container, Structure, too_deep, without_values
 
 if TYPE_CHECKING:
@@ -204,7 +203,7 @@ class _Walk:
             leaves += values
             return Container(type(x), opening, size, ())
         inner: list[tuple[int, Container]] = []
-        rows = self._rows and isinstance(x, Mapping)
+        rows = self._rows and is_mapping(type(x))
         self._around.add(id(x))
         openings = self._known
         for at, value in enumerate(values):
