@@ -86,6 +86,10 @@ def facts(leaf, source):
     if not hasattr(leaf, "shape"):
         return type(leaf), repr(leaf)
     info = ferry.describe(leaf)
+    if not info.size:
+        info = info._replace(
+            strides=ferry.TensorInfo(info.framework, info.shape).strides
+        )  # of nothing
     shares = hasattr(source, "shape") and ferry.shares_memory(leaf, source)
     copy = ferry.to_numpy(leaf, copy=True)
     return info._replace(misalignment=0), copy.tobytes(), shares

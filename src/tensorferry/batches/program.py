@@ -179,10 +179,7 @@ class BatchProgram(NamedTuple):
             columns.append(samples)
         elif not take_columns(self.root, samples, columns, wholes):
             return None
-        if self.labels is not None and labels_of(wholes) != self.labels:
-            return None
-        statics = [whole.static for whole in wholes if isinstance(whole, Node) and whole.static]
-        if rule.refuses and not all(map(rule.is_free, statics)):
+        if wholes and not self._are_alike(wholes, rule):
             return None
         for column, kind in zip(columns, self.columns, strict=True):
             if types_in(column) != kind.types:
@@ -190,6 +187,15 @@ class BatchProgram(NamedTuple):
             if list in kind.types and not is_row(column[0][:1]):
                 return None  # it is a container
         return columns, wholes
+
+    def _are_alike(self, wholes: list[Any], rule: LeafRule) -> bool:
+        """Whether containers have the names that matter, and no tensors beside their values."""
+        if self.labels is not None and labels_of(wholes) != self.labels:
+            return False
+        if not rule.refuses:
+            return True
+        statics = [whole.static for whole in wholes if isinstance(whole, Node) and whole.static]
+        return all(map(rule.is_free, statics))
 
     def put_marks(self, batch: Any, marks: Marks) -> None:
         """Put masks and lengths beside the leaves that they belong to.
