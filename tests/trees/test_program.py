@@ -732,3 +732,18 @@ def test_what_is_remembered_of_few_leaves_is_bounded():
             assert [x.ndim for x in made] == [first, second]
     (kept,) = [each for many in programs_for(copy=True)._kept.values() for each in many]
     assert 0 < len(kept.together) <= groups._MOST_TOGETHER
+
+
+@pytest.mark.fast_paths
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_settings_that_change_are_looked_at_in_each_call(size):
+    """JAX's width of dtypes here: also where the signatures of few leaves are remembered together."""
+    jax = pytest.importorskip("jax")
+    tree = {f"x{index}": np.arange(index + 1.0) for index in range(size)}
+    for wide in (True, False, True, False):
+        with (jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64)(wide):
+            for _ in range(3):
+                found = ferry.convert_tree(tree, "jax", dtype="fit")
+                assert {str(each.dtype) for each in found.values()} == {
+                    "float64" if wide else "float32"
+                }

@@ -225,6 +225,16 @@ def test_a_list_of_numbers_is_one_tensor_and_a_tuple_is_not():
     refused([{"a": [1, 2]}, {"a": (1, 2)}], r'only one of them has the leaf - at \$\["a"\]')
 
 
+@pytest.mark.fast_paths
+def test_a_list_of_scalars_of_numpy_is_one_tensor_if_they_are_numbers():
+    """Text and raw bytes are none, and stay in their list."""
+    for _ in range(2):
+        batch = ferry.collate([{"x": [np.float32(0.5), np.float32(1)]}] * 2, "numpy")
+        assert batch["x"].tolist() == [[0.5, 1.0], [0.5, 1.0]]
+        batch = ferry.collate([{"x": [np.str_("a"), np.bytes_(b"b")]}] * 2, "numpy")
+        assert batch["x"] == [["a", "a"], [b"b", b"b"]]
+
+
 def test_fields_that_are_leaves_become_lists():
     """They are values like any others."""
     batch = ferry.collate([Pair(torch.ones(1), "a"), Pair(torch.ones(1), "b")], "numpy")
