@@ -55,6 +55,7 @@ REQUESTS = st.sampled_from(
         ("torch", {"copy": False}),
         ("numpy", {"dtype": "float64"}),
         ("torch", {"dtype": {"float": "float16", "int64": "int32"}, "casting": "unsafe"}),
+        ("numpy", {"dtype": {"*a*": "float64", "float": "float32"}, "casting": "unsafe"}),
         ("numpy", {"leaves": "numbers"}),
         ("torch", {"unknown": "keep", "device": "cpu"}),
     ]
@@ -747,3 +748,30 @@ def test_settings_that_change_are_looked_at_in_each_call(size):
                 assert {str(each.dtype) for each in found.values()} == {
                     "float64" if wide else "float32"
                 }
+
+
+@pytest.mark.fast_paths
+@pytest.mark.parametrize("batch", [False, True], ids=["tree", "batch"])
+def test_a_mapping_in_dtype_means_the_same_in_each_call(batch):
+    """Beside ``like=`` too, whose dtype is for what it does not name; and after trees with other keys."""
+
+    def convert(tree, **keywords):
+        if batch:
+            found = ferry.collate([tree] * 2, **keywords)
+        else:
+            found = ferry.convert_tree(tree, **keywords)
+        return {name: str(each.dtype).removeprefix("torch.") for name, each in found.items()}
+
+    like = torch.ones(1, dtype=torch.float16)
+    one, other = {"a": np.ones(2), "b": np.ones(2)}, {"b": np.ones(2), "a": np.ones(2)}
+    for _ in range(3):
+        for tree in (one, other, {**one, "c": np.ones(2)}, {"c": np.ones(2), **one}):
+            others = dict.fromkeys(tree, "float64") | {"a": "float32"}
+            assert convert(tree, to="torch", dtype={"a": "float32"}) == others
+            liked = dict.fromkeys(tree, "float16") | {"a": "float32"}
+            assert convert(tree, like=like, dtype={"a": "float32"}) == liked
+            assert convert(tree, like=like, dtype={"float": "float32"}) == dict.fromkeys(
+                tree, "float32"
+            )
+        with pytest.raises(ferry.UnsupportedTypeError, match="which no tensor has"):
+            convert({"b": np.ones(2), "d": np.ones(2)}, to="torch", dtype={"a": "float32"})

@@ -191,11 +191,11 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
         UnsupportedTypeError: There is no such dtype; or a key is invalid, or contradicts another
             key.
     """
+    kinds = {} if like is None else _of_its_kind(like)
     if isinstance(dtype, DtypeRule):
-        return dtype
+        return dtype._replace(kinds=tuple({**kinds, **dict(dtype.kinds)}.items()))
     if dtype is None and like is None:
         return DtypeRule()
-    kinds = {} if like is None else _of_its_kind(like)
     if not isinstance(dtype, Mapping):
         return DtypeRule(
             kinds=tuple(

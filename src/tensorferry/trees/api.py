@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -150,10 +151,12 @@ def convert_tree(
     """
     result = _NOT_TRIED
     if nulls is ragged is pad is None and index is False and not options:
-        find = _programs if like is None else _programs_like
-        kind = to if like is None else (to, like)
+        find: Any = _programs if like is None else _programs_like
+        goal: Any = to if like is None else (to, like)
+        if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
+            find, goal = _programs_of_rule, (find, goal)
         result = _by_program(
-            tree, out, find, kind, dtype, device, copy, casting, grad, leaves, unknown, coalesce
+            tree, out, find, goal, dtype, device, copy, casting, grad, leaves, unknown, coalesce
         )
         if result is not NotImplemented and result is not _NOT_TRIED:
             return result
@@ -377,6 +380,14 @@ def _programs_like(asked: tuple[To | None, Any], *keywords: Any) -> Programs | N
     to, like = asked
     followed = None if to is not None else follow_quickly(like)
     return None if followed is None else _programs(followed, *keywords)
+
+
+def _programs_of_rule(
+    asked: tuple[Callable[..., Programs | None], Any], dtype: Any, *keywords: Any
+) -> Programs | None:
+    """The programs that a function finds, for a mapping in ``dtype=``, which cannot be hashed."""
+    find, goal = asked
+    return find(goal, rule_of(dtype), *keywords)
 
 
 @lru_cache(maxsize=256, typed=True)
