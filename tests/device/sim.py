@@ -267,6 +267,9 @@ def nothing_left() -> Iterator[None]:
     before = _held()
     yield
     gc.collect()
+    for thread in threading.enumerate():
+        if thread.name not in before["threads"]:
+            thread.join(20)  # one that has given its result is about to end
     for index in range(device_count()):
         synchronize(index)
     gc.collect()
