@@ -301,7 +301,9 @@ class BatchPrograms:
             return None
         self._columns += len(made.columns)
         if self._columns > _MOST_COLUMNS or len(self._kept) >= _MOST:
-            self._kept, self._columns, programs = {}, len(made.columns), ()
+            self._kept = {}
+            self._columns = len(made.columns)
+            programs = ()
         self._columns -= sum(len(each.columns) for each in programs[_ALTERNATIVES - 1 :])
         self._kept[sight] = made, *programs[: _ALTERNATIVES - 1]
         return made, *taken

@@ -188,7 +188,8 @@ def convert_groups(
     Raises:
         ConversionError: A leaf cannot be converted.
     """
-    groups, end = found.groups, None if outs is None else -1
+    groups = found.groups
+    end = None if outs is None else -1
     results: list[Any] = [None] * len(leaves)
     if found.crosses and coalesce:
         several = [RecipeLeaves(each.recipe, some_of(leaves, each.places)) for each in groups]
@@ -278,7 +279,8 @@ class Shipment(NamedTuple):
         crossed = iter(self._crossed(parts, values))
         found = {}
         for number, step, places in self.members:
-            part, done = parts[number], step + 1 if self.is_packed else step
+            part = parts[number]
+            done = step + 1 if self.is_packed else step
             arrived = part.run(slice(done, end), list(islice(crossed, len(places))))
             if len(places) < len(part.leaves):
                 results = dict(zip(places, arrived, strict=True))
