@@ -37,6 +37,8 @@ MIXED = [
     [np.ones(()), np.datetime64("NaT", "D")],
     [np.ones(2), [], [BEYOND]],
     [[NO_FLOAT, 1], [2]],
+    [[], ["a"]],
+    [["a", "b"], ["c"]],
 ]
 WITH_KEYWORDS = [
     ([[0.5], [None, 0.5]], {"nulls": 0}),

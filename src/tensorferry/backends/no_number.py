@@ -89,7 +89,8 @@ def _text_hint(x: Any, found: list[Any]) -> Hint:
         for leaf in found:
             float(leaf)
     except (TypeError, ValueError, OverflowError):
-        if all(isinstance(leaf, str) and not is_number(leaf) for leaf in found):
+        are_words = all(isinstance(leaf, str) and not is_number(leaf) for leaf in found)
+        if are_words and not why_ragged(x):
             code = hints.code("np.unique(x, return_inverse=True)[1]", numbered=True)
             return Hint(code, ", which numbers the words")
         return KEEPS_TEXT
