@@ -1,0 +1,141 @@
+"""Whether a table fits its tensors: each element of the target is written once, each of the source used or dropped."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .lowering import Finding
+from .moves import box_of, counts, covers_once, reach
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .lowering import Header, Lowered
+    from .moves import Box
+
+__all__ = ["findings"]
+
+_MOST_COUNTED = 1 << 28
+"""Of how many elements each is looked at, if the steps alone do not tell."""
+
+
+def findings(
+    lowered: Lowered, source: Mapping[str, Header], target: Mapping[str, Header] | None = None
+) -> list[Finding]:
+    """What is wrong between a table, its source and a target.
+
+    Args:
+        lowered: The table for this source.
+        source: The tensors of the source.
+        target: Those that a target must have; ``None`` if it is not known.
+    """
+    found = [*lowered.findings]
+    for name, made in lowered.tensors.items():
+        size = made.header.size
+        for moves in (made.moves, *made.equal):
+            boxes = [box_of(move) for move in moves]
+            if not covers_once(boxes, size):
+                found.append(_uncovered(name, boxes, size))
+    found += _unused(lowered, source)
+    if target is not None:
+        found += _against(lowered, target)
+    return found
+
+
+def _uncovered(name: str, boxes: list[Box], size: int) -> Finding:
+    """Which elements of a tensor are not written, or twice."""
+    if size > _MOST_COUNTED:
+        return Finding("unfilled", name, f"its {size:,} elements are not each written once")
+    often = counts(boxes, size)
+    unfilled = int(np.count_nonzero(often == 0))
+    if unfilled:
+        first = int(np.argmin(often != 0))
+        return Finding(
+            "unfilled",
+            name,
+            f"{unfilled:,} of {size:,} elements are not written, the first is {first}",
+        )
+    first = int(np.argmax(often > 1))
+    twice = int(np.count_nonzero(often > 1))
+    return Finding(
+        "twice", name, f"{twice:,} of {size:,} elements are written twice, the first is {first}"
+    )
+
+
+def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[Finding]:
+    used: dict[str, set[Box]] = defaultdict(set)
+    for made in lowered.tensors.values():
+        for moves in (made.moves, *made.equal):
+            for move in moves:
+                if isinstance(move.source, str):
+                    used[move.source].add(box_of(move, source=True))
+    dropped: dict[str, set[Box]] = {
+        name: {box_of(move, source=True) for move in moves}
+        for name, moves in lowered.dropped.items()
+    }
+    found = []
+    for name, header in source.items():
+        boxes = used.get(name, set()) | dropped.get(name, set())
+        if not header.size or covers_once(boxes, header.size):
+            continue
+        if not boxes:
+            found.append(Finding("unused", name, "is in no tensor of the target, and not in drop"))
+            continue
+        unused = _left(boxes, header.size)
+        if unused is None:
+            found.append(Finding("unused", name, "it is not known whether all of it is used"))
+        elif unused[0]:
+            count, first = unused
+            place = [int(each) for each in np.unravel_index(first, header.shape)]
+            found.append(
+                Finding(
+                    "unused",
+                    name,
+                    f"{count:,} of {header.size:,} elements are in no tensor of the target, and not "
+                    f"in drop; the first is at {place}",
+                )
+            )
+    return found
+
+
+def _left(boxes: set[Box], size: int) -> tuple[int, int] | None:
+    """How many elements are in no box, and the first; ``None`` if there are too many to look."""
+    whole = (0, ((size, 1),))
+    if whole in boxes or size == 1:
+        return 0, 0
+    if any(reach(box)[1] >= size for box in boxes):
+        return None
+    if size > _MOST_COUNTED:
+        return None
+    often = counts(boxes, size)
+    return int(np.count_nonzero(often == 0)), int(np.argmin(often != 0))
+
+
+def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[Finding]:
+    found = []
+    for name, header in target.items():
+        made = lowered.tensors.get(name)
+        if made is None:
+            if name not in lowered.unmade:
+                found.append(Finding("unfilled", name, "the target has it, and the table does not"))
+        elif made.header.shape != header.shape:
+            found.append(
+                Finding(
+                    "shape",
+                    name,
+                    f"is {list(made.header.shape)}, and the target has {list(header.shape)}",
+                )
+            )
+        elif made.header.dtype != header.dtype:
+            found.append(
+                Finding("dtype", name, f"is {made.header.dtype}, and the target has {header.dtype}")
+            )
+    found += [
+        Finding("unknown", name, "the target has no such tensor")
+        for name in lowered.tensors
+        if name not in target
+    ]
+    return found

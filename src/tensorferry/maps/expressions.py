@@ -1,0 +1,163 @@
+"""What a tensor of a table is made of: a reference to another, in a pattern, joined, cast, filled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Union
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .formulas import Formula
+    from .names import NameTemplate
+    from .patterns import Pattern
+
+__all__ = [
+    "Arithmetic",
+    "AxisSlice",
+    "Cast",
+    "Concatenation",
+    "Expression",
+    "Fill",
+    "Moves",
+    "Reference",
+    "Same",
+    "Stack",
+    "WrittenMove",
+    "parts_of",
+    "references_in",
+]
+
+
+class AxisSlice(NamedTuple):
+    """What is taken of an axis.
+
+    Args:
+        start: The first index; ``None`` for the beginning.
+        stop: The index after the last; ``None`` for the end.
+        step: The step; ``None`` for 1.
+        is_index: Whether it is the one index `start`, and the axis goes.
+    """
+
+    start: Formula | None
+    stop: Formula | None
+    step: Formula | None
+    is_index: bool = False
+
+    def __str__(self) -> str:
+        start, stop, step = ["" if each is None else str(each) for each in self[:3]]
+        if self.is_index:
+            return start
+        return f"{start}:{stop}" if self.step is None else f"{start}:{stop}:{step}"
+
+
+class Reference(NamedTuple):
+    """A tensor of the source, or a part of it.
+
+    Args:
+        name: Its name.
+        slices: What is taken of its first axes.
+        pattern: How its axes are rearranged then; ``None`` if they are not.
+    """
+
+    name: NameTemplate
+    slices: tuple[AxisSlice, ...] = ()
+    pattern: Pattern | None = None
+
+    def __str__(self) -> str:
+        slices = f"[{', '.join(map(str, self.slices))}]" if self.slices else ""
+        pattern = "" if self.pattern is None else f" : {self.pattern}"
+        return f"{self.name}{slices}{pattern}"
+
+
+class Concatenation(NamedTuple):
+    """Tensors behind each other along an axis that they have."""
+
+    parts: tuple[Expression, ...]
+    axis: int
+    pattern: Pattern | None = None
+
+
+class Stack(NamedTuple):
+    """Tensors along a new axis.
+
+    Args:
+        parts: The tensors; one for all numbers of `index`, if there is one.
+        axis: The new axis.
+        index: The name of a number in the names, of which all are taken, from 0.
+        pattern: How the axes are rearranged then.
+    """
+
+    parts: tuple[Expression, ...]
+    axis: int
+    index: str | None = None
+    pattern: Pattern | None = None
+
+
+class Same(NamedTuple):
+    """Tensors that must be equal, bit for bit, of which the first is taken."""
+
+    parts: tuple[Expression, ...]
+
+
+class Cast(NamedTuple):
+    """A tensor in another dtype."""
+
+    dtype: str
+    of: Expression
+
+
+class Arithmetic(NamedTuple):
+    """A tensor with a number added to each element, or with each multiplied by it: one way only."""
+
+    verb: str
+    number: float
+    of: Expression
+
+
+class Fill(NamedTuple):
+    """A tensor of one number that is in no source."""
+
+    number: float
+    shape: tuple[Formula, ...]
+    dtype: str
+
+
+class WrittenMove(NamedTuple):
+    """A move of numbers: the source, the lengths, and each side's start and steps."""
+
+    source: NameTemplate
+    sizes: tuple[int, ...]
+    target: tuple[int, ...]
+    of: tuple[int, ...]
+
+
+class Moves(NamedTuple):
+    """What has no other form."""
+
+    moves: tuple[WrittenMove, ...]
+    shape: tuple[int, ...]
+
+
+Expression = Union[  # noqa: UP007 - also where Python 3.10 evaluates it
+    Reference, Concatenation, Stack, Same, Cast, Arithmetic, Fill, Moves
+]
+
+
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions right inside one."""
+    if isinstance(expression, (Concatenation, Stack, Same)):
+        return expression.parts
+    if isinstance(expression, (Cast, Arithmetic)):
+        return (expression.of,)
+    return ()
+
+
+def references_in(expression: Expression) -> Iterator[NameTemplate]:
+    """The names of all sources in an expression."""
+    if isinstance(expression, Reference):
+        yield expression.name
+    if isinstance(expression, Moves):
+        for move in expression.moves:
+            yield move.source
+    for part in parts_of(expression):
+        yield from references_in(part)

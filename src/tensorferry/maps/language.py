@@ -1,0 +1,448 @@
+"""Read and write a table as TOML that a person reads and writes."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..core.dtypes import find
+from ..errors import ConversionError, FileFormatError, shown
+from .expressions import (
+    Arithmetic,
+    AxisSlice,
+    Cast,
+    Concatenation,
+    Fill,
+    Moves,
+    Reference,
+    Same,
+    Stack,
+    WrittenMove,
+)
+from .formulas import IDENTIFIER, LARGEST, formula
+from .names import template
+from .patterns import pattern
+from .table import Rule, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .expressions import Expression
+
+__all__ = ["read_table", "written_table"]
+
+MOST_BYTES = 8 << 20
+"""The longest text of a table."""
+_MOST_RULES = 150_000
+_MOST_MOVES = 1_000_000
+_DEEPEST = 8
+_MOST_AXES = 64
+
+
+def read_table(text: str) -> Table:
+    """Read a table.
+
+    Raises:
+        FileFormatError: It is no TOML, or no table.
+    """
+    if len(text) > MOST_BYTES:
+        raise FileFormatError(f"A table of {len(text):,} characters is too long.")
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        found = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise FileFormatError(f"The table is no TOML: {error}.") from None
+    return _table(found)
+
+
+def _table(found: Mapping[str, Any]) -> Table:
+    unknown = [key for key in found if key not in ("map", "dims", "drop", "about")]
+    if unknown:
+        raise FileFormatError(f"A table has [map], [dims] and drop, not {shown(unknown[0])}.")
+    about, drop = found.get("about", ""), found.get("drop", [])
+    if not isinstance(about, str):
+        raise FileFormatError(f"about is text, not {shown(about)}.")
+    if not isinstance(drop, list):
+        raise FileFormatError(f"drop is a list of names, not {shown(drop)}.")
+    rules = found.get("map", {})
+    if not isinstance(rules, dict) or len(rules) > _MOST_RULES:
+        raise FileFormatError("[map] has a name for each tensor, at most 150,000.")
+    reader = _Reader()
+    return Table(
+        tuple([reader.rule(target, value) for target, value in rules.items()]),
+        tuple([reader.reference(_text(each, "drop")) for each in drop]),
+        _dims(found.get("dims", {})),
+        about,
+    )
+
+
+def _dims(found: Any) -> dict[str, tuple[str | int, ...]]:
+    if not isinstance(found, dict):
+        raise FileFormatError(f"[dims] has a name for each length, not {shown(found)}.")
+    dims: dict[str, tuple[str | int, ...]] = {}
+    for name, value in found.items():
+        if IDENTIFIER.fullmatch(name) is None:
+            raise FileFormatError(
+                f"{shown(name)} is no name for a length: it has letters and digits."
+            )
+        ways = value if isinstance(value, list) else [value]
+        for way in ways:
+            if type(way) is int and 0 <= way <= LARGEST:
+                continue
+            if not isinstance(way, str):
+                raise FileFormatError(
+                    f"The length {name} is a number or a key of config.json, not {shown(way)}."
+                )
+            if way:
+                formula(way)
+        dims[name] = tuple(ways)
+    return dims
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise FileFormatError(f"{where} has {shown(value)}, where a name has to be.")
+    return value
+
+
+_KEYS = {
+    "concat": ("axis", "pattern"),
+    "stack": ("of", "axis", "pattern"),
+    "same": (),
+    "cast": ("of",),
+    "add": ("of",),
+    "scale": ("of",),
+    "fill": ("shape", "dtype"),
+    "moves": ("shape",),
+    "reason": (),
+    "of": (),
+}
+"""The forms, each with its other keys."""
+
+
+class _Reader:
+    """Reads rules, and counts what stands in them."""
+
+    def __init__(self) -> None:
+        self._moves = 0
+
+    def rule(self, target: str, value: Any) -> Rule:
+        """A rule."""
+        name = template(target)
+        assumed, reason = False, None
+        if isinstance(value, dict):
+            value = dict(value)
+            assumed = value.pop("assumed", False)
+            if not isinstance(assumed, bool):
+                raise FileFormatError(f"{shown(target)}: assumed is true or false.")
+            reason = value.pop("reason", None)
+            if reason is not None:
+                if not isinstance(reason, str) or value:
+                    raise FileFormatError(f"{shown(target)}: a reason stands alone, as text.")
+                return Rule(name, None, assumed, reason)
+        try:
+            return Rule(name, self.expression(value, 0), assumed, None)
+        except FileFormatError as error:
+            raise FileFormatError(f"{shown(target)}: {error.message}") from None
+
+    def expression(self, value: Any, depth: int) -> Expression:
+        """What a tensor is made of."""
+        if depth > _DEEPEST:
+            raise FileFormatError("it is nested too deeply.")
+        if isinstance(value, str):
+            return self.reference(value)
+        if not isinstance(value, dict):
+            raise FileFormatError(f"{shown(value)} says no tensor.")
+        form = next((key for key in _KEYS if key in value), None)
+        if form is None:
+            raise FileFormatError(f"{shown(value)} has none of {', '.join(_KEYS)}.")
+        odd = [key for key in value if key != form and key not in _KEYS[form]]
+        if odd:
+            raise FileFormatError(f"{form} does not go with {shown(odd[0])}.")
+        read = getattr(self, f"_{form}")
+        found: Expression = read(value, depth + 1)
+        return found
+
+    def _of(self, value: dict[str, Any], depth: int) -> Expression:
+        if "of" not in value:
+            raise FileFormatError("of= is missing, which says the tensor.")
+        return self.expression(value["of"], depth)
+
+    def _parts(self, found: Any, depth: int) -> tuple[Expression, ...]:
+        if not isinstance(found, list) or not found:
+            raise FileFormatError(f"{shown(found)} is no list of tensors.")
+        return tuple([self.expression(each, depth) for each in found])
+
+    def _concat(self, value: dict[str, Any], depth: int) -> Expression:
+        return Concatenation(self._parts(value["concat"], depth), _axis(value), _pattern(value))
+
+    def _stack(self, value: dict[str, Any], depth: int) -> Expression:
+        index = value["stack"]
+        if isinstance(index, str):
+            if IDENTIFIER.fullmatch(index) is None:
+                raise FileFormatError(f"{shown(index)} is no name for a number.")
+            parts: tuple[Expression, ...] = (self._of(value, depth),)
+        else:
+            if "of" in value:
+                raise FileFormatError("a stack of a list has no of=.")
+            parts, index = self._parts(index, depth), None
+        return Stack(parts, _axis(value), index, _pattern(value))
+
+    def _same(self, value: dict[str, Any], depth: int) -> Expression:
+        return Same(self._parts(value["same"], depth))
+
+    def _cast(self, value: dict[str, Any], depth: int) -> Expression:
+        return Cast(_dtype(value["cast"]), self._of(value, depth))
+
+    def _add(self, value: dict[str, Any], depth: int) -> Expression:
+        return Arithmetic("add", _number(value["add"]), self._of(value, depth))
+
+    def _scale(self, value: dict[str, Any], depth: int) -> Expression:
+        return Arithmetic("scale", _number(value["scale"]), self._of(value, depth))
+
+    def _fill(self, value: dict[str, Any], depth: int) -> Expression:
+        del depth
+        shape = value.get("shape")
+        if not isinstance(shape, list) or len(shape) > _MOST_AXES:
+            raise FileFormatError("fill needs shape=, a list of lengths.")
+        lengths = tuple([_length(each) for each in shape])
+        return Fill(_number(value["fill"]), lengths, _dtype(value.get("dtype", "float32")))
+
+    def _moves(self, value: dict[str, Any], depth: int) -> Expression:
+        del depth
+        shape = value.get("shape")
+        if not isinstance(shape, list) or len(shape) > _MOST_AXES:
+            raise FileFormatError("moves need shape=, a list of numbers.")
+        lengths = tuple([_whole(each) for each in shape])
+        if not isinstance(value["moves"], list):
+            raise FileFormatError("moves are a list.")
+        self._moves += len(value["moves"])
+        if self._moves > _MOST_MOVES:
+            raise FileFormatError(f"the table has more than {_MOST_MOVES:,} moves.")
+        return Moves(tuple(map(_move, value["moves"])), lengths)
+
+    def reference(self, text: str) -> Reference:
+        """A name, with what is taken of it and how it is rearranged."""
+        before, colon, after = text.partition(" : ")
+        end = _bracket(before)
+        if end is None:
+            name, slices = before, ""
+        else:
+            if not before.endswith("]"):
+                raise FileFormatError(f"{shown(text)} has a [ without a ] at its end.")
+            name, slices = before[:end], before[end + 1 : -1]
+        return Reference(
+            template(name),
+            _slices(slices, text) if end is not None else (),
+            pattern(after) if colon else None,
+        )
+
+
+def _bracket(text: str) -> int | None:
+    """Where the first [ is that has no \\ before it."""
+    at = 0
+    while at < len(text):
+        if text[at] == "\\":
+            at += 2
+            continue
+        if text[at] == "[":
+            return at
+        at += 1
+    return None
+
+
+def _slices(text: str, whole: str) -> tuple[AxisSlice, ...]:
+    found = []
+    for each in text.split(","):
+        parts = each.split(":")
+        if len(parts) > 3 or not each.strip():
+            raise FileFormatError(f"{shown(whole)} has no slice in its brackets: {shown(each)}.")
+        values = [formula(part) if part.strip() else None for part in parts]
+        if len(parts) == 1:
+            found.append(AxisSlice(values[0], None, None, is_index=True))
+            continue
+        step = values[2] if len(values) > 2 else None
+        if step is not None and (step.number is None or step.number < 1):
+            raise FileFormatError(f"{shown(whole)}: a step is a number above 0.")
+        found.append(AxisSlice(values[0], values[1], step))
+    if len(found) > _MOST_AXES:
+        raise FileFormatError(f"{shown(whole)} has too many axes.")
+    return tuple(found)
+
+
+def _axis(value: dict[str, Any]) -> int:
+    axis = value.get("axis", 0)
+    if type(axis) is not int or not -_MOST_AXES <= axis < _MOST_AXES:
+        raise FileFormatError(f"axis is a number, not {shown(axis)}.")
+    return axis
+
+
+def _pattern(value: dict[str, Any]) -> Any:
+    text = value.get("pattern")
+    if text is None:
+        return None
+    return pattern(_text(text, "pattern"))
+
+
+def _dtype(name: Any) -> str:
+    try:
+        return find(_text(name, "dtype")).name
+    except ConversionError as error:
+        raise FileFormatError(error.message) from None
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise FileFormatError(f"{shown(value)} is no number.")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise FileFormatError(f"{shown(value)} is too large.")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or abs(value) > LARGEST:
+        raise FileFormatError(f"{shown(value)} is no whole number.")
+    return value
+
+
+def _length(value: Any) -> Any:
+    return formula(value if isinstance(value, str) else str(_whole(value)))
+
+
+def _move(value: Any) -> WrittenMove:
+    if not isinstance(value, list) or len(value) != 4 or not isinstance(value[0], str):
+        raise FileFormatError(
+            f"{shown(value)} is no move: [source, sizes, [start, steps…], [start, steps…]]."
+        )
+    sizes, target, of = [
+        tuple(map(_whole, each)) if isinstance(each, list) else () for each in value[1:]
+    ]
+    if len(sizes) > _MOST_AXES or not len(sizes) + 1 == len(target) == len(of):
+        raise FileFormatError(
+            f"{shown(value)} is no move: [source, sizes, [start, steps…], [start, steps…]]."
+        )
+    if min(sizes, default=1) < 1:
+        raise FileFormatError(f"{shown(value)} has a length below 1.")
+    return WrittenMove(template(value[0]), sizes, target, of)
+
+
+# -- write -----------------------------------------------------------------------------------------
+
+
+def written_table(table: Table) -> str:
+    """The text of a table, which `read_table` reads to an equal one."""
+    lines = []
+    if table.about:
+        lines.append(f"about = {_quoted(table.about)}")
+    if table.drop:
+        lines.append(f"drop = [{', '.join(_quoted(str(each)) for each in table.drop)}]")
+    if table.dims:
+        lines += ["", "[dims]"] if lines else ["[dims]"]
+        for name, ways in table.dims.items():
+            words = [_quoted(way) if isinstance(way, str) else str(way) for way in ways]
+            lines.append(f"{name} = {words[0] if len(words) == 1 else _listed(words)}")
+    lines += ["", "[map]"] if lines else ["[map]"]
+    for rule in table.rules:
+        lines.append(f"{_quoted(str(rule.target))} = {_rule(rule)}")
+    return "\n".join(lines) + "\n"
+
+
+def _rule(rule: Rule) -> str:
+    if rule.expression is None:
+        return f"{{ reason = {_quoted(rule.reason or '')} }}"
+    text = written_expression(rule.expression)
+    if not rule.assumed:
+        return text
+    if text.startswith('"'):
+        return f"{{ of = {text}, assumed = true }}"
+    return f"{text[:-2]}, assumed = true }}"
+
+
+def written_expression(expression: Expression) -> str:
+    """An expression as a value of TOML."""
+    if isinstance(expression, Reference):
+        return _quoted(str(expression))
+    if isinstance(expression, Concatenation):
+        pairs = [("concat", _several(expression.parts)), ("axis", str(expression.axis))]
+    elif isinstance(expression, Stack):
+        if expression.index is None:
+            pairs = [("stack", _several(expression.parts))]
+        else:
+            (part,) = expression.parts
+            pairs = [("stack", _quoted(expression.index)), ("of", written_expression(part))]
+        pairs.append(("axis", str(expression.axis)))
+    elif isinstance(expression, Same):
+        pairs = [("same", _several(expression.parts))]
+    elif isinstance(expression, Cast):
+        pairs = [("cast", _quoted(expression.dtype)), ("of", written_expression(expression.of))]
+    elif isinstance(expression, Arithmetic):
+        pairs = [
+            (expression.verb, _float(expression.number)),
+            ("of", written_expression(expression.of)),
+        ]
+    elif isinstance(expression, Fill):
+        lengths = [_size(each) for each in expression.shape]
+        pairs = [("fill", _float(expression.number)), ("shape", _listed(lengths))]
+        pairs.append(("dtype", _quoted(expression.dtype)))
+    else:
+        moves = [
+            _listed([_quoted(str(each.source)), *[_listed(map(str, side)) for side in each[1:]]])
+            for each in expression.moves
+        ]
+        pairs = [("moves", _listed(moves)), ("shape", _listed(map(str, expression.shape)))]
+    rearranged = getattr(expression, "pattern", None)
+    if rearranged is not None:
+        pairs.append(("pattern", _quoted(str(rearranged))))
+    return f"{{ {', '.join(f'{key} = {text}' for key, text in pairs)} }}"
+
+
+def _several(parts: tuple[Expression, ...]) -> str:
+    return _listed(map(written_expression, parts))
+
+
+def _listed(texts: Any) -> str:
+    return f"[{', '.join(texts)}]"
+
+
+def _size(length: Any) -> str:
+    number = length.number
+    return _quoted(str(length)) if number is None else str(number)
+
+
+def _float(number: float) -> str:
+    if isinstance(number, int):
+        return str(number)
+    if math.isnan(number):
+        return "-nan" if math.copysign(1, number) < 0 else "nan"
+    if math.isinf(number):
+        return "inf" if number > 0 else "-inf"
+    text = repr(number)
+    return text if "." in text or "e" not in text else text.replace("e", ".0e", 1)
+
+
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\f": "\\f",
+    "\r": "\\r",
+}
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML."""
+    found = ""
+    for each in text:
+        if each in _ESCAPES:
+            found += _ESCAPES[each]
+        elif ord(each) < 32 or ord(each) == 127:
+            found += f"\\u{ord(each):04x}"
+        else:
+            found += each
+    return f'"{found}"'

@@ -1,0 +1,713 @@
+"""A table for the tensors of one source: which tensors there will be, and the moves that fill them."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import defaultdict
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.dtypes import find
+from .expressions import (
+    Arithmetic,
+    Cast,
+    Concatenation,
+    Fill,
+    Moves,
+    Reference,
+    Same,
+    Stack,
+    parts_of,
+)
+from .formulas import NoValueError, formula
+from .moves import Move, NotMovedError, box_of, reach, restrided, simplified, steps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from .expressions import AxisSlice, Expression
+    from .formulas import Formula
+    from .names import NameTemplate
+    from .patterns import Pattern
+    from .table import Rule, Table
+
+__all__ = ["Constant", "Finding", "Header", "Lowered", "MadeTensor", "lower"]
+
+_MOST_MADE = 200_000
+"""The most tensors of one target."""
+_MOST_INDEX = 1 << 20
+_LARGEST = 1 << 50
+"""The most elements of one tensor."""
+
+
+class Header(NamedTuple):
+    """A tensor before its values are read.
+
+    Args:
+        shape: Lengths of the axes.
+        dtype: The canonical name of the dtype.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+
+class Constant(NamedTuple):
+    """A source of one number."""
+
+    number: float
+
+
+class Finding(NamedTuple):
+    """Something that is wrong between a table and its tensors.
+
+    Args:
+        kind: ``"unfilled"`` (elements that nothing writes, or a tensor that the target needs),
+            ``"twice"`` (elements that are written twice), ``"unused"`` (of the source, and not in
+            `drop`), ``"bounds"`` (elements that do not exist), ``"shape"``, ``"dtype"``,
+            ``"unknown"`` (names), ``"length"`` (a length that is not known, or does not fit).
+        tensor: The tensor that it concerns.
+        message: What is wrong, in one line.
+    """
+
+    kind: str
+    tensor: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.tensor}: {self.message}" if self.tensor else self.message
+
+
+class MadeTensor(NamedTuple):
+    """A tensor of the target.
+
+    Args:
+        name: Its name.
+        header: Its shape and dtype.
+        source_dtype: The dtype of what is moved, before `changes`.
+        moves: The moves that fill it, with names of sources or a `Constant`.
+        changes: What is done to each element then: casts and arithmetic, in order.
+        equal: Names of tensors that must be the same as the source that stands beside them, for
+            each: the name, its moves.
+        assumed: Whether its rule was guessed.
+    """
+
+    name: str
+    header: Header
+    source_dtype: str
+    moves: tuple[Move, ...]
+    changes: tuple[Cast | Arithmetic, ...] = ()
+    equal: tuple[tuple[Move, ...], ...] = ()
+    assumed: bool = False
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the tensors that it is made of."""
+        every = [*self.moves, *(move for moves in self.equal for move in moves)]
+        return tuple(dict.fromkeys(move.source for move in every if isinstance(move.source, str)))
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether it is one whole tensor as it is; the shape may differ."""
+        return (
+            len(self.moves) == 1
+            and not self.changes
+            and not self.equal
+            and (self.moves[0].is_whole and isinstance(self.moves[0].source, str))
+        )
+
+
+class Lowered(NamedTuple):
+    """A table for the tensors of one source.
+
+    Args:
+        tensors: The tensors of the target, by name.
+        dropped: The positions of elements that the table drops, by the name of the tensor, as moves
+            out of it.
+        findings: What is wrong.
+        dims: The lengths.
+        unmade: Why tensors are not made, by name: the reasons of rules that say nothing else.
+    """
+
+    tensors: dict[str, MadeTensor]
+    dropped: dict[str, list[Move]]
+    findings: list[Finding]
+    dims: dict[str, int]
+    unmade: dict[str, str]
+
+
+def lower(
+    table: Table,
+    source: Mapping[str, Header],
+    *,
+    config: Mapping[str, int] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> Lowered:
+    """Lower a table to moves between the tensors of a source and those that it makes.
+
+    Args:
+        table: The table.
+        source: The tensors of the source, by name.
+        config: Numbers of ``config.json``, by their keys with dots.
+        dims: Lengths that are given.
+    """
+    return _Lowering(table, source, config or {}, dims or {}).all()
+
+
+class _Made(NamedTuple):
+    """What an expression makes: the moves into a shape, and what is done then."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    moves: list[Move]
+    changes: tuple[Cast | Arithmetic, ...] = ()
+    equal: tuple[tuple[Move, ...], ...] = ()
+
+
+class _WrongError(Exception):
+    """An expression that does not fit its tensors."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _Lowering:
+    def __init__(
+        self,
+        table: Table,
+        source: Mapping[str, Header],
+        config: Mapping[str, int],
+        dims: Mapping[str, int],
+    ) -> None:
+        self._table = table
+        self._source = source
+        self._findings: list[Finding] = []
+        self._dims = self._known_dims(config, dims)
+        self._matches: dict[NameTemplate, list[tuple[str, dict[str, int]]]] = {}
+        self._numbers: dict[str, set[int]] = defaultdict(set)
+        self._by_text: dict[str, list[str]] = defaultdict(list)
+        for name in source:
+            self._by_text[_literal(name)].append(name)
+
+    def _known_dims(self, config: Mapping[str, int], given: Mapping[str, int]) -> dict[str, int]:
+        """The lengths that are given, or in ``config.json``."""
+        found: dict[str, int] = {}
+        unknown = [name for name in given if name not in self._table.dims]
+        if unknown:
+            names = {
+                name for rule in self._table.rules if rule.expression for name in _lengths_in(rule)
+            }
+            for name in unknown:
+                if name in names:
+                    found[name] = given[name]
+                else:
+                    self._add("unknown", "", f"dims has {name}, which is no length of this table")
+        for name, ways in self._table.dims.items():
+            if name in given:
+                found[name] = given[name]
+                continue
+            for way in ways:
+                try:
+                    value = (
+                        formula(way).value({**config, **found})
+                        if way and isinstance(way, str)
+                        else way
+                    )
+                except NoValueError:
+                    continue
+                if isinstance(value, int):
+                    found[name] = value
+                    break
+        return found
+
+    def _add(self, kind: str, tensor: str, message: str) -> None:
+        self._findings.append(Finding(kind, tensor, message))
+
+    # -- all -----------------------------------------------------------------------------------------
+
+    def all(self) -> Lowered:
+        """All tensors of the target."""
+        instances = [
+            (rule, values) for rule in self._table.rules for values in self._values_of(rule)
+        ]
+        if len(instances) > _MOST_MADE:
+            self._add(
+                "length", "", f"the table makes {len(instances):,} tensors, which are too many"
+            )
+            return Lowered({}, {}, self._findings, self._dims, {})
+        self._solve(instances)
+        made: dict[str, MadeTensor] = {}
+        unmade: dict[str, str] = {}
+        for rule, values in instances:
+            try:
+                name = rule.target.fill(values)
+            except NoValueError as error:
+                self._add("unknown", str(rule.target), error.why)
+                continue
+            if name in made or name in unmade:
+                self._add("twice", name, "two rules make it")
+                continue
+            if rule.expression is None:
+                unmade[name] = rule.reason or "not known"
+                self._add("unfilled", name, f"the table does not say what it is: {unmade[name]}")
+                continue
+            tensor = self._tensor(rule, name, values)
+            if tensor is not None:
+                made[name] = tensor
+        return Lowered(made, self._dropped(), self._findings, self._dims, unmade)
+
+    def _tensor(self, rule: Rule, name: str, values: Mapping[str, int]) -> MadeTensor | None:
+        assert rule.expression is not None
+        try:
+            found = self._made(rule.expression, dict(values))
+        except _WrongError as error:
+            self._add(error.kind, name, str(error))
+        except NoValueError as error:
+            self._add("length", name, self._why(error))
+        except NotMovedError:
+            self._add("length", name, "takes more moves than a table may have")
+        else:
+            if prod(found.shape) > _LARGEST:
+                self._add("length", name, f"has {prod(found.shape):,} elements, which are too many")
+                return None
+            before = found.dtype
+            for change in found.changes:
+                if isinstance(change, Cast):
+                    before = change.dtype
+            moves = tuple(map(simplified, found.moves))
+            header = Header(found.shape, before)
+            return MadeTensor(
+                name, header, found.dtype, moves, found.changes, found.equal, rule.assumed
+            )
+        return None
+
+    def _why(self, error: NoValueError) -> str:
+        if error.name is None:
+            return error.why
+        if error.name in self._table.dims:
+            keys = [way for way in self._table.dims[error.name] if isinstance(way, str) and way]
+            where = f", nor {' or '.join(keys)} in config.json" if keys else ""
+            return f"the length {error.name} is not given{where}, and no shape tells it"
+        return f"the length {error.name} is not given, and no shape tells it"
+
+    def _dropped(self) -> dict[str, list[Move]]:
+        found: dict[str, list[Move]] = {}
+        for each in self._table.drop:
+            for name, values in self._globbed(each.name):
+                if each.slices or each.pattern is not None:
+                    try:
+                        moves = self._reference(each._replace(name=_exactly(name)), values).moves
+                    except (_WrongError, NoValueError, NotMovedError) as error:
+                        self._add("bounds", name, f"what is dropped of it does not fit: {error}")
+                        continue
+                else:
+                    size = self._source[name].size
+                    moves = [Move(name, (size,), 0, (1,), 0, (1,))]
+                found.setdefault(name, []).extend(moves)
+        return found
+
+    def _globbed(self, name: NameTemplate) -> Iterator[tuple[str, dict[str, int]]]:
+        """The names that are dropped, with the numbers in them."""
+        if not any("*" in text for text in name.texts):
+            yield from self._matching(name)
+            return
+        glob = name.texts[0] + "".join(f"[0-9]*{text}" for text in name.texts[1:])
+        for each in self._source:
+            if fnmatch.fnmatchcase(each, glob):
+                yield each, {}
+
+    # -- which rules, for which numbers -------------------------------------------------------------
+
+    def _values_of(self, rule: Rule) -> list[dict[str, int]]:
+        """The numbers in names for which a rule makes a tensor."""
+        if rule.expression is None:
+            return [{}] if not rule.target.fields else []
+        wanted = rule.target.names
+        bound = _bound_in(rule.expression)
+        refs = [each for each, inner in _names_in(rule.expression) if not inner]
+        refs += [each for each, inner in _names_in(rule.expression) if inner]
+        found: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        by_position = _positions_in(rule.expression) & wanted
+        first = next((ref for ref in refs if wanted - by_position <= ref.names), None)
+        if first is None and refs and wanted:
+            return self._joined(rule, refs, wanted)
+        if first is None and wanted:
+            self._add("unknown", str(rule.target), f"no name tells {', '.join(sorted(wanted))}")
+            return []
+        if first is None:
+            return [{}]
+        for name, values in self._matching(first):
+            kept = {each: number for each, number in values.items() if each not in bound}
+            for more in self._positions(rule.expression, name, kept, by_position - kept.keys()):
+                found[tuple(sorted(more.items()))] = more
+        if not found:
+            self._add("unfilled", str(rule.target), f"the source has no {first}")
+        return list(found.values())
+
+    def _joined(
+        self, rule: Rule, refs: list[NameTemplate], wanted: frozenset[str]
+    ) -> list[dict[str, int]]:
+        """The numbers of a rule whose names have them only together."""
+        found: list[dict[str, int]] = [{}]
+        for ref in refs:
+            if not ref.names - frozenset().union(*map(frozenset, found)):
+                continue
+            found = [
+                {**values, **more}
+                for values in found
+                for _, more in self._matching(ref)
+                if all(values.get(each, number) == number for each, number in more.items())
+            ]
+            if len(found) > _MOST_MADE:
+                break
+        missing = wanted - frozenset().union(*map(frozenset, found)) if found else wanted
+        if missing:
+            self._add("unfilled", str(rule.target), f"no name tells {', '.join(sorted(missing))}")
+            return []
+        return found
+
+    def _positions(
+        self, expression: Expression, name: str, values: dict[str, int], names: frozenset[str]
+    ) -> Iterator[dict[str, int]]:
+        """Yield numbers, with those that are positions in a tensor: all that an axis has."""
+        if not names:
+            yield values
+            return
+        for reference in _references(expression):
+            for axis, each in enumerate(reference.slices):
+                if not each.is_index or each.start is None or each.start.name not in names:
+                    continue
+                shape = self._source[name].shape
+                if axis >= len(shape):
+                    continue
+                if shape[axis] > _MOST_INDEX:
+                    return
+                for number in range(shape[axis]):
+                    more = {**values, each.start.name: number}
+                    yield from self._positions(expression, name, more, names - {each.start.name})
+                return
+
+    def _matching(self, name: NameTemplate) -> list[tuple[str, dict[str, int]]]:
+        """The names of the source that a template has, with their numbers."""
+        found = self._matches.get(name)
+        if found is None:
+            found = []
+            for each in self._by_text.get(_literal(name.texts), ()):
+                values = name.match(each)
+                if values is not None:
+                    found.append((each, values))
+            self._matches[name] = found
+        return found
+
+    # -- lengths -------------------------------------------------------------------------------------
+
+    def _solve(self, instances: Sequence[tuple[Rule, dict[str, int]]]) -> None:
+        """Find lengths of the table that only shapes tell."""
+        unknown = self._table.dims.keys() - self._dims.keys()
+        goes_on = bool(unknown)
+        while goes_on:
+            goes_on = False
+            for rule, values in instances:
+                if rule.expression is None:
+                    continue
+                for reference in _references(rule.expression):
+                    if reference.pattern is None or not reference.pattern.names & unknown:
+                        continue
+                    found = self._lengths(reference, values)
+                    for name in found.keys() & unknown:
+                        self._dims[name] = found[name]
+                        goes_on = True
+                    unknown -= self._dims.keys()
+
+    def _lengths(self, reference: Reference, values: Mapping[str, int]) -> dict[str, int]:
+        known = {**self._dims, **values}
+        try:
+            header = self._source.get(reference.name.fill(values))
+            if header is None or reference.pattern is None:
+                return {}
+            shape = _sliced(header.shape, reference.slices, known)[0]
+            return reference.pattern.solve(shape, known)
+        except (NoValueError, _WrongError):
+            return {}
+
+    # -- expressions ---------------------------------------------------------------------------------
+
+    def _made(self, expression: Expression, values: dict[str, int]) -> _Made:
+        if isinstance(expression, Reference):
+            return self._reference(expression, values)
+        if isinstance(expression, Concatenation):
+            parts = [self._made(part, values) for part in expression.parts]
+            return self._with_pattern(
+                _concatenated(parts, expression.axis), expression.pattern, values
+            )
+        if isinstance(expression, Stack):
+            return self._with_pattern(self._stacked(expression, values), expression.pattern, values)
+        if isinstance(expression, Same):
+            return self._same(expression, values)
+        if isinstance(expression, (Cast, Arithmetic)):
+            inner = self._made(expression.of, values)
+            return inner._replace(changes=(*inner.changes, expression))
+        if isinstance(expression, Fill):
+            shape = tuple([_length(each, {**self._dims, **values}) for each in expression.shape])
+            size = prod(shape)
+            moves = [Move(Constant(expression.number), (size,), 0, (1,), 0, (0,))] if size else []
+            return _Made(shape, expression.dtype, moves)
+        return self._written(expression, values)
+
+    def _header(self, name: str) -> Header:
+        header = self._source.get(name)
+        if header is None:
+            raise _WrongError("unfilled", f"the source has no {name}")
+        return header
+
+    def _reference(self, reference: Reference, values: Mapping[str, int]) -> _Made:
+        name = reference.name.fill(values)
+        header = self._header(name)
+        known = {**self._dims, **values}
+        shape, start, steps = _sliced(header.shape, reference.slices, known)
+        own = steps_of(shape)
+        move = Move(name, shape, 0, own, start, steps)
+        made = _Made(shape, header.dtype, [simplified(move)] if prod(shape) else [])
+        return self._with_pattern(made, reference.pattern, values)
+
+    def _with_pattern(
+        self, made: _Made, pattern: Pattern | None, values: Mapping[str, int]
+    ) -> _Made:
+        if pattern is None:
+            return made
+        known = {**self._dims, **values}
+        known |= pattern.solve(made.shape, known)
+        moves, shape = pattern.apply(made.moves, made.shape, known)
+        return made._replace(moves=moves, shape=shape)
+
+    def _stacked(self, expression: Stack, values: dict[str, int]) -> _Made:
+        if expression.index is None:
+            parts = [self._made(part, values) for part in expression.parts]
+        else:
+            (part,) = expression.parts
+            numbers = self._numbers_of(part, expression.index, values)
+            parts = [self._made(part, {**values, expression.index: each}) for each in numbers]
+        axis = expression.axis
+        if axis < 0:
+            axis += len(parts[0].shape) + 1
+        if not 0 <= axis <= len(parts[0].shape):
+            raise _WrongError("shape", f"there is no axis {expression.axis} to stack along")
+        inserted = [
+            each._replace(shape=(*each.shape[:axis], 1, *each.shape[axis:])) for each in parts
+        ]
+        return _concatenated(inserted, axis)
+
+    def _numbers_of(self, part: Expression, index: str, values: Mapping[str, int]) -> range:
+        """The numbers that stand at a name in the names of a stack: all from 0."""
+        found: set[int] = set()
+        for name, _ in _names_in(part):
+            if index not in name.names:
+                continue
+            for _, numbers in self._matching(name):
+                if all(values.get(each, number) == number for each, number in numbers.items()):
+                    found.add(numbers[index])
+            break
+        if not found:
+            raise _WrongError("unfilled", f"the source has nothing to stack for {index}")
+        if found != set(range(len(found))):
+            missing = next(number for number in range(len(found)) if number not in found)
+            raise _WrongError("unfilled", f"what is stacked has no {index} = {missing}")
+        return range(len(found))
+
+    def _same(self, expression: Same, values: dict[str, int]) -> _Made:
+        parts = [self._made(part, values) for part in expression.parts]
+        first = parts[0]
+        for part in parts[1:]:
+            if (part.shape, part.dtype) != (first.shape, first.dtype):
+                raise _WrongError("shape", f"{_what(first)} and {_what(part)} cannot be the same")
+        if any(part.changes for part in parts):
+            raise _WrongError("shape", "a cast has to stand outside of same")
+        equal = tuple([tuple(map(simplified, part.moves)) for part in parts[1:]])
+        return first._replace(equal=(*first.equal, *equal))
+
+    def _written(self, expression: Moves, values: Mapping[str, int]) -> _Made:
+        moves, dtypes = [], {}
+        size = prod(expression.shape)
+        for each in expression.moves:
+            name = each.source.fill(values)
+            header = self._header(name)
+            dtypes[header.dtype] = name
+            move = Move(name, each.sizes, each.target[0], each.target[1:], each.of[0], each.of[1:])
+            low, high = reach(box_of(simplified(move)))
+            if low < 0 or high >= size:
+                raise _WrongError("bounds", f"a move writes {low} to {high} of {size} elements")
+            low, high = reach(box_of(move, source=True))
+            if low < 0 or high >= header.size:
+                raise _WrongError(
+                    "bounds", f"a move reads {low} to {high} of the {header.size} of {name}"
+                )
+            moves.append(move)
+        if len(dtypes) > 1:
+            raise _WrongError("dtype", f"is made of different dtypes: {', '.join(dtypes)}")
+        if not dtypes:
+            raise _WrongError("unfilled", "has no moves")
+        return _Made(expression.shape, next(iter(dtypes)), moves)
+
+
+def _what(made: _Made) -> str:
+    return f"{made.dtype}{list(made.shape)}"
+
+
+def _concatenated(parts: Sequence[_Made], axis: int) -> _Made:
+    """Tensors behind each other."""
+    first = parts[0]
+    at = axis + len(first.shape) if axis < 0 else axis
+    if not 0 <= at < len(first.shape):
+        raise _WrongError("shape", f"there is no axis {axis} to join along")
+    if any(part.changes or part.equal for part in parts):
+        raise _WrongError("shape", "a cast or a sum has to stand outside of what is joined")
+    dtype = first.dtype
+    for part in parts[1:]:
+        rest = [*part.shape]
+        if len(rest) == len(first.shape):
+            rest[at] = first.shape[at]
+        if tuple(rest) != first.shape:
+            raise _WrongError("shape", f"{list(first.shape)} and {list(part.shape)} do not join")
+        if part.dtype != dtype:
+            raise _WrongError("dtype", f"{dtype} and {part.dtype} do not join without a cast")
+    shape = [*first.shape]
+    shape[at] = sum(part.shape[at] for part in parts)
+    steps = steps_of(shape)
+    moves: list[Move] = []
+    start = 0
+    for part in parts:
+        for move in part.moves:
+            moves += restrided(move, part.shape, steps, start * steps[at])
+        start += part.shape[at]
+    return _Made(tuple(shape), dtype, moves)
+
+
+def _sliced(
+    shape: tuple[int, ...], slices: tuple[AxisSlice, ...], known: Mapping[str, int]
+) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    """The shape of a part, its first position, and the steps between its elements."""
+    if len(slices) > len(shape):
+        raise _WrongError("shape", f"has {len(shape)} axes, and {len(slices)} are taken apart")
+    start, lengths, steps = 0, [], []
+    for axis, (length, step) in enumerate(zip(shape, steps_of(shape), strict=True)):
+        if axis >= len(slices):
+            lengths.append(length)
+            steps.append(step)
+            continue
+        taken = slices[axis]
+        first = 0 if taken.start is None else _place(taken.start, length, known)
+        if taken.is_index:
+            if not 0 <= first < length:
+                raise _WrongError("bounds", f"has no index {first} in an axis of {length}")
+            start += first * step
+            continue
+        last = length if taken.stop is None else _place(taken.stop, length, known)
+        by = 1 if taken.step is None else taken.step.value(known)
+        if not 0 <= first <= last <= length:
+            raise _WrongError("bounds", f"has no [{taken}] ({first}:{last}) in an axis of {length}")
+        start += first * step
+        lengths.append(max(-(-(last - first) // by), 0))
+        steps.append(step * by)
+    return tuple(lengths), start, tuple(steps)
+
+
+def _place(place: Formula, length: int, known: Mapping[str, int]) -> int:
+    """A place in an axis; from its end, if it is negative."""
+    found = place.value(known)
+    return found + length if found < 0 else found
+
+
+def _length(length: Formula, known: Mapping[str, int]) -> int:
+    found = length.value(known)
+    if found < 0:
+        raise NoValueError(None, f"{length} is {found}, which is no length")
+    return found
+
+
+def _literal(name: str | tuple[str, ...]) -> str:
+    """A name without its digits, so that only names that are alike are compared."""
+    text = name if isinstance(name, str) else "".join(name)
+    return text.translate(_WITHOUT_DIGITS)
+
+
+_WITHOUT_DIGITS = dict.fromkeys(map(ord, "0123456789"))
+
+
+def _exactly(name: str) -> NameTemplate:
+    from .names import NameTemplate
+
+    return NameTemplate((name,), ())
+
+
+def _names_in(
+    expression: Expression, bound: frozenset[str] = frozenset()
+) -> Iterator[tuple[NameTemplate, frozenset[str]]]:
+    """Yield the names of sources, with the numbers that a stack takes all of."""
+    if isinstance(expression, Reference):
+        yield expression.name, bound & expression.name.names
+    if isinstance(expression, Moves):
+        for move in expression.moves:
+            yield move.source, bound
+    if isinstance(expression, Stack) and expression.index is not None:
+        bound = bound | {expression.index}
+    for part in parts_of(expression):
+        yield from _names_in(part, bound)
+
+
+def _bound_in(expression: Expression) -> frozenset[str]:
+    """The numbers that stacks take all of."""
+    found: frozenset[str] = frozenset()
+    if isinstance(expression, Stack) and expression.index is not None:
+        found = found | {expression.index}
+    return found.union(*map(_bound_in, parts_of(expression)))
+
+
+def _references(expression: Expression) -> Iterator[Reference]:
+    if isinstance(expression, Reference):
+        yield expression
+    for part in parts_of(expression):
+        yield from _references(part)
+
+
+def _positions_in(expression: Expression) -> frozenset[str]:
+    """The names of numbers that are an index of an axis, and in no name of a source."""
+    found = {
+        each.start.name
+        for reference in _references(expression)
+        for each in reference.slices
+        if each.is_index and each.start is not None and each.start.name is not None
+    }
+    named = frozenset().union(*[name.names for name, _ in _names_in(expression)])
+    return frozenset(found) - named
+
+
+def _lengths_in(rule: Rule) -> Iterable[str]:
+    assert rule.expression is not None
+    return frozenset().union(*_lengths_of(rule.expression))
+
+
+def _lengths_of(expression: Expression) -> Iterator[frozenset[str]]:
+    pattern = getattr(expression, "pattern", None)
+    if pattern is not None:
+        yield pattern.names
+    if isinstance(expression, Reference):
+        for each in expression.slices:
+            for place in each[:3]:
+                if place is not None:
+                    yield place.names
+    if isinstance(expression, Fill):
+        for length in expression.shape:
+            yield length.names
+    for part in parts_of(expression):
+        yield from _lengths_of(part)
+
+
+def size_of(dtype: str) -> int:
+    """The size of an element in bytes."""
+    return find(dtype).itemsize

@@ -1,0 +1,92 @@
+"""`Rule` and `Table`: what each tensor of a target is made of, as data."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from .expressions import references_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .expressions import Expression, Reference
+    from .names import NameTemplate
+
+__all__ = ["Rule", "Table"]
+
+
+class Rule(NamedTuple):
+    """What a tensor of the target, or one for each number in its name, is made of.
+
+    Args:
+        target: The name of the tensor.
+        expression: What it is made of; ``None`` if that is not known.
+        assumed: Whether it was guessed, because a constant tensor tells nothing.
+        reason: Why it is not known: ``"affine 1*x+1"``, ``"arithmetic"`` …
+    """
+
+    target: NameTemplate
+    expression: Expression | None
+    assumed: bool = False
+    reason: str | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the tensors that it is made of."""
+        if self.expression is None:
+            return ()
+        return tuple(dict.fromkeys(map(str, references_in(self.expression))))
+
+
+class Table:
+    """Weights under another name, as data: see `tensorferry.WeightMap`.
+
+    Args:
+        rules: The rules, in the order of the target's tensors.
+        drop: What of the source is in no tensor of the target: names, in which ``*`` is any text,
+            or parts.
+        dims: The names of lengths, each with the ways to know it, of which the first that can be
+            taken is: a number, or a formula of keys of ``config.json``.
+        about: What the table is for.
+    """
+
+    def __init__(
+        self,
+        rules: tuple[Rule, ...],
+        drop: tuple[Reference, ...] = (),
+        dims: Mapping[str, tuple[str | int, ...]] | None = None,
+        about: str = "",
+    ) -> None:
+        self.rules = rules
+        self.drop = drop
+        self.dims = dict(dims or {})
+        self.about = about
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """What of the source is in no tensor of the target."""
+        return tuple(map(str, self.drop))
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is known for each tensor what it is made of."""
+        return all(rule.expression is not None for rule in self.rules)
+
+    @cached_property
+    def text(self) -> str:
+        """The table as TOML."""
+        from .language import written_table  # here, because it reads tables too
+
+        return written_table(self)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Table):
+            return NotImplemented
+        return self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
