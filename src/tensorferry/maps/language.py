@@ -128,7 +128,7 @@ class _Reader:
     """Reads rules, and counts what stands in them."""
 
     def __init__(self) -> None:
-        self._moves = 0
+        self._counted = 0
 
     def rule(self, target: str, value: Any) -> Rule:
         """A rule."""
@@ -220,8 +220,8 @@ class _Reader:
         lengths = tuple([_whole(each) for each in shape])
         if not isinstance(value["moves"], list):
             raise FileFormatError("moves are a list.")
-        self._moves += len(value["moves"])
-        if self._moves > _MOST_MOVES:
+        self._counted += len(value["moves"])
+        if self._counted > _MOST_MOVES:
             raise FileFormatError(f"the table has more than {_MOST_MOVES:,} moves.")
         return Moves(tuple(map(_move, value["moves"])), lengths)
 

@@ -474,9 +474,7 @@ class _Lowering:
         pattern = reference.pattern
         if pattern is not None and pattern.takes:
             values = {**values, **pattern.solve(shape, known)}
-            pattern, shape, start, steps = pattern.opened(
-                shape, start, steps, {**known, **values}
-            )
+            pattern, shape, start, steps = pattern.opened(shape, start, steps, {**known, **values})
         own = steps_of(shape)
         move = Move(name, shape, 0, own, start, steps)
         made = _Made(shape, header.dtype, [simplified(move)] if prod(shape) else [])

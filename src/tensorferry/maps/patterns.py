@@ -425,9 +425,7 @@ def pattern(text: str) -> Pattern:
 
 
 def _validate_side(side: Groups, text: str) -> None:
-    lengths = [
-        atom.kept for group in side for atom in group if not _is_one(atom) and not atom.goes
-    ]
+    lengths = [atom.kept for group in side for atom in group if not _is_one(atom) and not atom.goes]
     if len(lengths) > _MOST_ATOMS:
         raise FileFormatError(f"The pattern {shown(text)} has more than {_MOST_ATOMS} parts.")
     twice = next((each for each in lengths if lengths.count(each) > 1), None)
