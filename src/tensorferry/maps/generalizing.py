@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from .expressions import (
     Reference,
     Stack,
     WrittenMove,
+    parts_of,
 )
 from .fitting import Filled, Joined, Piece
 from .formulas import Formula, NoValueError
@@ -300,6 +301,8 @@ class _Row(NamedTuple):
         form: What it is made of, with names that have their numbers apart.
         numbers: The lengths and places in it.
         columns: The numbers in its name, in those of its sources, and its indices.
+        is_other: Whether it has another form than the others, which may be the same where a length
+            is 1.
     """
 
     model: int
@@ -308,6 +311,7 @@ class _Row(NamedTuple):
     form: Form
     numbers: tuple[int, ...]
     columns: tuple[int, ...]
+    is_other: bool = False
 
 
 class _Reading(_Spelling):
@@ -389,9 +393,25 @@ def generalized(
     """
     formulas = SizeFormulas(models)
     rules, more = _Generalizing(models, formulas).all()
-    ways = {**formulas.ways, **{name: (values[0],) for name, values in more.items()}}
-    unknown = {name: formulas.values[name] for name, way in formulas.ways.items() if not way}
+    every = {**formulas.ways, **{name: (values[0],) for name, values in more.items()}}
+    used = frozenset().union(*[lengths_in(rule.expression) for rule in rules if rule.expression])
+    ways = {name: way for name, way in every.items() if name in used}
+    unknown = {name: formulas.values[name] for name, way in ways.items() if not way}
     return rules, ways, unknown
+
+
+def lengths_in(expression: Expression) -> frozenset[str]:
+    """The names of lengths in an expression."""
+    found: set[str] = set()
+    pattern = getattr(expression, "pattern", None)
+    if pattern is not None:
+        found |= pattern.names
+    if isinstance(expression, Reference):
+        places = [place for each in expression.slices for place in each[:3]]
+        found |= frozenset().union(*[place.names for place in places if place is not None])
+    if isinstance(expression, Fill):
+        found |= frozenset().union(*[length.names for length in expression.shape])
+    return frozenset(found).union(*map(lengths_in, parts_of(expression)))
 
 
 def exact_rule(
@@ -436,10 +456,28 @@ class _Generalizing:
                     continue
                 row, key = self._row(place, output)
                 groups[key].append(row)
+        # Those that are in the most models first: others may be the same where a length is 1.
+        count = len(self._models)
+        rows_of: dict[tuple[str, ...], list[_Row]] = defaultdict(list)
         for rows in groups.values():
-            for cluster in self._clusters(rows):
+            for row in rows:
+                rows_of[row.target.texts].append(row)
+        done: set[tuple[int, str]] = set()
+        for rows in sorted(groups.values(), key=lambda each: -len({row.model for row in each})):
+            left = [row for row in rows if (row.model, row.output.name) not in done]
+            there = {row.model for row in left}
+            if left and len(there) < count:
+                left += [
+                    row._replace(is_other=True)
+                    for row in rows_of[left[0].target.texts]
+                    if row.model not in there and (row.model, row.output.name) not in done
+                ]
+            for cluster in self._clusters(left) if left else ():
                 for rule, made in self._rules(cluster):
                     found.append((min(order[row.output.name] for row in made), rule))
+                    done.update((row.model, row.output.name) for row in made)
+                    if rule.expression is None:
+                        done.update((at, str(rule.target)) for at in range(count))
         found.sort(key=lambda each: each[0])
         return [rule for _, rule in found], self._dims
 
@@ -456,26 +494,26 @@ class _Generalizing:
 
     def _clusters(self, rows: list[_Row]) -> Iterator[list[_Row]]:
         """Rows apart if they have other numbers in one model."""
-        count = len(self._models)
         by_name: dict[str, dict[int, tuple[int, ...]]] = defaultdict(dict)
         for row in rows:
-            by_name[row.output.name][row.model] = row.numbers
-        whole = [each for each in by_name.values() if len(each) == count]
-        kinds = list(dict.fromkeys(tuple(each[at] for at in range(count)) for each in whole))
-        if not kinds:
-            # Nothing is in all models: apart for each that has it.
-            apart: dict[tuple[int, ...], list[_Row]] = defaultdict(list)
-            for row in rows:
-                apart[row.model, *row.numbers].append(row)
-            yield from apart.values()
-            return
+            if not row.is_other:
+                by_name[row.output.name][row.model] = row.numbers
+        most = max(map(len, by_name.values()))
+        kinds: list[dict[int, tuple[int, ...]]] = []
+        for each in by_name.values():
+            if len(each) == most and each not in kinds:
+                kinds.append(each)
         clusters: dict[object, list[_Row]] = defaultdict(list)
         for row in rows:
             own = by_name[row.output.name]
-            fits = [
-                kind for kind in kinds if all(kind[at] == numbers for at, numbers in own.items())
-            ]
-            key: object = fits[0] if fits else (row.model, row.numbers)
+            key: object = next(
+                (
+                    place
+                    for place, kind in enumerate(kinds)
+                    if all(kind.get(at, numbers) == numbers for at, numbers in own.items())
+                ),
+                (row.model, row.numbers),
+            )
             clusters[key].append(row)
         yield from clusters.values()
 
@@ -483,12 +521,11 @@ class _Generalizing:
 
     def _rules(self, rows: list[_Row]) -> Iterator[tuple[Rule, list[_Row]]]:
         """Yield rules that make these outputs, as few as there can be, with what each makes."""
-        rule = self._rule(rows)
-        if rule is not None and self._makes(rule, rows):
-            yield rule, rows
-            return
-        names = {row.output.name for row in rows}
-        if len(names) > 1:
+        for rule in self._possible(rows):
+            if self._makes(rule, rows):
+                yield rule, rows
+                return
+        if len({row.output.name for row in rows}) > 1:
             for part in self._apart(rows):
                 yield from self._rules(part)
             return
@@ -499,7 +536,12 @@ class _Generalizing:
 
     def _apart(self, rows: list[_Row]) -> Iterator[list[_Row]]:
         """Yield the rows by the number in a column that has the fewest."""
-        columns = np.array([row.columns for row in rows], np.int64).reshape(len(rows), -1)
+        # Those of another form have other columns besides those of the name.
+        shared = min(len(row.columns) for row in rows)
+        if any(row.is_other for row in rows):
+            shared = len(rows[0].target.numbers)
+        columns = np.array([row.columns[:shared] for row in rows], np.int64)
+        columns = columns.reshape(len(rows), shared)
         counts = {at: len(set(columns[:, at].tolist())) for at in range(columns.shape[1])}
         several = {at: count for at, count in counts.items() if count > 1}
         if not several:
@@ -512,44 +554,51 @@ class _Generalizing:
             parts[row.columns[best]].append(row)
         yield from parts.values()
 
-    def _rule(self, rows: list[_Row]) -> Rule | None:
-        first = rows[0]
-        formulas = _columns(rows, len(first.target.numbers))
+    def _possible(self, rows: list[_Row]) -> Iterator[Rule]:
+        """Yield rules that may make these outputs."""
+        own = [row for row in rows if not row.is_other]
+        if not own:
+            return
+        first = own[0]
+        formulas = _columns(own, len(first.target.numbers))
         if formulas is None:
-            return None
-        numbers = self._numbers(rows)
-        if numbers is None:
-            return None
+            return
         count = len(first.target.numbers)
-        writing = _Writing(numbers, formulas[count:], self._names)
         output = first.output
-        expression = expression_of(
-            first.form, writing, constants=output.constants, dtype=output.dtype
-        )
-        self._add_dims(writing.dims)
-        if output.dtype != output.header.dtype:
-            expression = Cast(output.header.dtype, expression)
-        return Rule(first.target.template(formulas[:count]), expression, output.assumed)
+        for numbers in self._numbers(own):
+            writing = _Writing(numbers, formulas[count:], self._names)
+            expression = expression_of(
+                first.form, writing, constants=output.constants, dtype=output.dtype
+            )
+            self._add_dims(writing.dims)
+            if output.dtype != output.header.dtype:
+                expression = Cast(output.header.dtype, expression)
+            yield Rule(first.target.template(formulas[:count]), expression, output.assumed)
 
     def _add_dims(self, dims: Mapping[str, int]) -> None:
         for name, value in dims.items():
             self._dims[name] = [value] * len(self._models)
 
-    def _numbers(self, rows: list[_Row]) -> list[Formula] | None:
-        """The formulas of the lengths and places."""
+    def _numbers(self, rows: list[_Row]) -> Iterator[list[Formula]]:
+        """Yield formulas of the lengths and places: several only if not all models tell them."""
         if len(self._models) == 1:
-            return [Formula.of(number) for number in rows[0].numbers]
+            yield [Formula.of(number) for number in rows[0].numbers]
+            return
         by_model = {row.model: row.numbers for row in rows}
-        if len(by_model) < len(self._models):
-            values = set(by_model.values())
-            if len(values) > 1:
-                return None
-            return [Formula.of(number) for number in rows[0].numbers]
-        found = []
-        for at in range(len(rows[0].numbers)):
-            values_of = tuple(by_model[model][at] for model in range(len(self._models)))
-            found.append(self._number(values_of))
-        return found
+        slots = [
+            tuple(
+                by_model[model][at] if model in by_model else None
+                for model in range(len(self._models))
+            )
+            for at in range(len(rows[0].numbers))
+        ]
+        kinds = list(dict.fromkeys(slots))
+        ways = [self._number.possible(kind) for kind in kinds]
+        for chosen in islice(product(*ways), _MOST_TRIED):
+            known = dict(zip(kinds, chosen, strict=True))
+            formulas = [known[slot] for slot in slots]
+            self._number.use(formulas)
+            yield formulas
 
     def _exact(self, rows: list[_Row]) -> Rule:
         """A rule for one name as it is, from what was fitted without any other."""
@@ -735,6 +784,7 @@ _SHORT = {
     "vocab_size": "vocab",
 }
 _MOST_RATIO = 8
+_MOST_TRIED = 64
 
 
 class SizeFormulas:
@@ -750,7 +800,7 @@ class SizeFormulas:
     def __init__(self, models: Sequence[Model]) -> None:
         self.ways: dict[str, tuple[str | int, ...]] = {}
         self.values: dict[str, tuple[int, ...]] = {}
-        self._unknown: dict[tuple[int, ...], str] = {}
+        self._unknown: dict[tuple[int | None, ...], str] = {}
         self._keys: dict[str, tuple[int, ...]] = {}
         self._ways: dict[str, tuple[str | int, ...]] = {}
         if len(models) > 1:
@@ -841,28 +891,58 @@ class SizeFormulas:
             found[values].add(each)
         return found
 
-    def __call__(self, values: tuple[int, ...]) -> Formula:
-        """The formula for a number."""
-        if len(set(values)) == 1:
-            return Formula.of(values[0])
-        for level in self._levels:
-            fits = level.get(values)
-            if not fits:
-                continue
-            (best, *others) = sorted(fits, key=str)
-            if others or self._rhymes(best.names):
-                break
-            for name in best.names:
-                self.ways[name] = self._ways[name]
-                self.values[name] = self._keys[name]
-            return best
-        return Formula.of(self._named(values))
+    def possible(self, values: tuple[int | None, ...]) -> list[Formula]:
+        """The formulas for a number: one, unless it is not known in each model."""
+        known = [value for value in values if value is not None]
+        if len(set(known)) == 1:
+            return [Formula.of(known[0])]
+        if None in values:
+            fits = [sorted(self._fits(level, values), key=str) for level in self._levels]
+            return [each for level in fits for each in level]
+        simple = [*self._levels[0].get(values, ()), *self._levels[1].get(values, ())]
+        keys = [each for each in simple if each.name is not None]
+        if keys:
+            # That a length is also the quotient of others says nothing against its own key.
+            simple = [each for each in simple if not _is_quotient(each)]
+        levels = [simple, *[[*level.get(values, ())] for level in self._levels[2:]]]
+        fits_here = next((level for level in levels if level), [])
+        if len(fits_here) == 1 and not self._rhymes(fits_here[0].names):
+            return fits_here
+        return [Formula.of(self._named(values))]
 
-    def _named(self, values: tuple[int, ...]) -> str:
+    def use(self, formulas: Sequence[Formula]) -> None:
+        """Keep the names in formulas, which a table then has."""
+        for each in formulas:
+            for name in each.names:
+                if name in self._keys:
+                    self.ways[name] = self._ways[name]
+                    self.values[name] = self._keys[name]
+
+    @staticmethod
+    def _fits(
+        level: dict[tuple[int, ...], set[Formula]], values: tuple[int | None, ...]
+    ) -> set[Formula]:
+        return {
+            each
+            for key, formulas in level.items()
+            if all(value in (None, number) for number, value in zip(key, values, strict=True))
+            for each in formulas
+        }
+
+    def _named(self, values: tuple[int | None, ...]) -> str:
         """A name for a number that nothing tells."""
         if values not in self._unknown:
             name = f"length_{len(self._unknown) + 1}"
             self._unknown[values] = name
             self.ways[name] = ()
-            self.values[name] = values
+            self.values[name] = tuple(value or 0 for value in values)
         return self._unknown[values]
+
+
+def _is_quotient(formula: Formula) -> bool:
+    """Whether names are divided by names."""
+    return any(
+        isinstance(factor, tuple) and factor[1].number is None
+        for factors, _ in formula.terms
+        for factor in factors
+    )

@@ -146,7 +146,13 @@ def _table(models: Sequence[Model], reports: Sequence[Report]) -> Table:
     rules, ways, unknown = generalized(models)
     table = Table(tuple(rules), (), ways)
     drop = dropped(table, models, unknown, [report.touched for report in reports])
-    if not any(report.is_unsure for report in reports):
+    # What an unknown output is made of may be any of the sources.
+    is_unsure = any(report.is_unsure for report in reports)
+    known = {output.name for model in models for output in model.outputs if output.form is None}
+    is_unsure |= any(
+        rule.expression is None and str(rule.target) not in known for rule in table.rules
+    )
+    if not is_unsure:
         table = Table(table.rules, drop, ways)
     for place, model in enumerate(models):
         given = {name: values[place] for name, values in unknown.items()}
@@ -229,6 +235,11 @@ class _Tracing:
                 digits = [child.run(passes[0])]
             except ConverterFailedError:
                 raise failed.error(self._hint(failed)) from None
+        if not digits[0].headers:
+            raise ConversionError(
+                "The converter gives no tensors.",
+                "return a dict of tensors, or an object with state_dict()",
+            )
         digits += [self._needed(each) for each in passes[1:]]
         again = self._needed(passes[0]._replace(seed=1))
         others: dict[Pass, Given] = {}
