@@ -71,9 +71,9 @@ def model_of(family, tmp_path):
     config = getattr(transformers, kinds[f"{family}config".lower()])(**SMALL, **FAMILIES[family])
     model = getattr(transformers, kinds[f"{family}forcausallm".lower()])(config)
     model.save_pretrained(tmp_path)
-    arrays = {}
     with safe_open(tmp_path / "model.safetensors", "numpy") as file:
-        arrays = {name: file.get_tensor(name) for name in file.keys()}
+        names = list(file.keys())
+        arrays = {name: file.get_tensor(name) for name in names}
     return arrays, json.loads((tmp_path / "config.json").read_text())
 
 

@@ -283,6 +283,9 @@ class _Fitting:
                 starts = self._segments(box, axis, odd)
                 if 1 < len(starts) <= _MOST_SEGMENTS:
                     found.append((len(starts), axis, starts))
+        if not found and odd is not None:
+            # Of two elements, any step may be meant.
+            found = [(2, axis, [0, at]) for axis, at in enumerate(odd) if at]
         for _, axis, starts in sorted(found):
             form = self._cut(box, axis, starts, depth)
             if form is not None:
@@ -471,6 +474,12 @@ class _Fitting:
                 for begin, end in zip(starts, stops, strict=True):
                     part_of = box[(*[slice(None)] * axis, slice(begin, end))]
                     self._add_raw(part_of, start + begin * step, steps, found)
+                return
+        for axis, at in enumerate(odd or ()):
+            if at:
+                before, after = np.split(box, [at], axis)
+                self._add_raw(before, start, steps, found)
+                self._add_raw(after, start + at * steps[axis], steps, found)
                 return
         raise NotFittedError
 
