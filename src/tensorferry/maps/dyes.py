@@ -82,13 +82,13 @@ class Pass(NamedTuple):
         kind: What its tensors have: ``"digits"``; one number, ``"zeros"`` or ``"ones"``;
             ``"bits"``, any bits at all; ``"floats"``, finite numbers of both signs; ``"near"``,
             those from 1 to below 2; ``"given"``, real weights.
-        index: Which digit.
+        digit: Which digit.
         manner: The alphabet.
         seed: Of what is random, and of all generators that the converter may use.
     """
 
     kind: Kind
-    index: int = 0
+    digit: int = 0
     manner: Manner = "whole"
     seed: int = 0
 
@@ -129,7 +129,7 @@ class Dye:
         return [Pass("digits", index, manner, index) for index in range(count)]
 
     def _mixed(self, numbers: Array) -> Array:
-        found = numbers + _FIRST
+        found: Array = numbers + _FIRST
         for each in _MIXERS:
             found *= np.uint32(each)
             found &= self._mask
@@ -140,15 +140,18 @@ class Dye:
         for each in reversed(self._inverses):
             mixed = mixed ^ (mixed >> self._shift)
             mixed = mixed * each & self._mask
-        return (mixed - _FIRST) & self._mask
+        found: Array = (mixed - _FIRST) & self._mask
+        return found
 
     @staticmethod
     def _check(numbers: Array) -> Array:
         """Bits that depend on all of a number, and not as the mixed ones do."""
-        found = (numbers + _FIRST) ^ (numbers >> np.uint32(15))
+        found: Array = (numbers + _FIRST) ^ (numbers >> np.uint32(15))
         found = found * np.uint32(_CHECKERS[0])
         found ^= found >> np.uint32(13)
-        return (found * np.uint32(_CHECKERS[1])) >> np.uint32(32 - _CHECK_BITS)
+        found *= np.uint32(_CHECKERS[1])
+        found >>= np.uint32(32 - _CHECK_BITS)
+        return found
 
     def _digit(self, numbers: Array, index: int, bits: int) -> Array:
         own = -(-self._bits // bits)
@@ -156,8 +159,9 @@ class Dye:
             word, at = self._mixed(numbers), index
         else:
             word, at = self._check(numbers), index - own
-        found = word >> np.uint32(at * bits)
-        return (found & np.uint32((1 << bits) - 1)).astype(np.uint8)
+        found: Array = word >> np.uint32(at * bits)
+        found &= np.uint32((1 << bits) - 1)
+        return found.astype(np.uint8)
 
     # -- tensors -------------------------------------------------------------------------------------
 
@@ -184,7 +188,7 @@ class Dye:
         letters = alphabet(header.dtype, one.manner)
         kind = numpy_dtype(header.dtype)
         found = np.empty(header.size, kind)
-        index = one.index % self.digits(letters.bits)
+        index = one.digit % self.digits(letters.bits)
         values = letters.first + letters.step * np.arange(1 << letters.bits)
         table = values.astype(np.float32).astype(kind)
         for start in range(0, header.size, _CHUNK):

@@ -53,18 +53,18 @@ class Part(NamedTuple):
         key: What it is on the right; ``None`` if one index is taken.
         length: How long it is.
         first: The first index that is taken.
-        count: How many are taken.
+        size: How many are taken.
     """
 
     key: int | None
     length: int
     first: int
-    count: int
+    size: int
 
     @property
     def is_full(self) -> bool:
         """Whether all of it is taken."""
-        return self.key is not None and self.count == self.length
+        return self.key is not None and self.size == self.length
 
 
 class Taken(NamedTuple):
@@ -143,12 +143,12 @@ class Joined(NamedTuple):
     """Parts behind each other.
 
     Args:
-        parts: The parts; one for all numbers, if there is an `index`.
+        parts: The parts; one for all numbers, if there is a `number`.
         axis: The axis; a new one if they are stacked.
         is_stack: Whether they are stacked.
         axes: How many axes there are then.
         is_merged: Whether the axis and the one before it are then one.
-        index: The name of the number in names of which all are taken.
+        number: The name of the number in names of which all are taken.
     """
 
     parts: tuple[Form, ...]
@@ -156,7 +156,7 @@ class Joined(NamedTuple):
     is_stack: bool
     axes: int
     is_merged: bool = False
-    index: str | None = None
+    number: str | None = None
 
 
 class RawMoves(NamedTuple):
@@ -314,7 +314,7 @@ class _Fitting:
         parts = []
         for start, stop in zip(starts, stops, strict=True):
             place: Any = start if is_stack else slice(start, stop)
-            part = self._form(box[(*[slice(None)] * axis, place)], depth + 1)
+            part = self._form(box[_along_axis(axis, place)], depth + 1)
             if part is None:
                 return None
             parts.append(part)
@@ -341,7 +341,7 @@ class _Fitting:
             places.append(odd)
         found = {0}
         for place in places:
-            line = box[(*place[:axis], slice(None), *place[axis + 1 :])]
+            line = _line(box, axis, place)
             found.update(self._breaks(line))
             if len(found) > _MOST_SEGMENTS:
                 break
@@ -375,8 +375,7 @@ class _Fitting:
         if count < 4:
             return None
         sizes = np.diff([*starts, box.shape[axis]])
-        place = [0] * box.ndim
-        line = box[(*place[:axis], slice(None), *place[axis + 1 :])][starts]
+        line = _line(box, axis, (0,) * box.ndim)[starts]
         sources = self._sources_of(line)
         for each in range(1, count // 2 + 1):
             if count % each:
@@ -393,25 +392,19 @@ class _Fitting:
 
         A place is where a number is another than its row and column say.
         """
-        lines = []
-        for axis in range(box.ndim):
-            place: list[Any] = [0] * box.ndim
-            place[axis] = slice(None)
-            lines.append(box[tuple(place)] - first)
+        lines = [_line(box, axis, (0,) * box.ndim) - first for axis in range(box.ndim)]
         axes: list[list[_Atom]] = []
         for line in lines:
             atoms = _atoms_of(line)
             if atoms is None:
                 return None
             axes.append([_Atom(size, step) for size, step in atoms])
-        source = self._source_of(first)
-        low = first + sum(int(line.min()) for line in lines)
-        high = first + sum(int(line.max()) for line in lines)
-        if low < self._starts[source] or high >= self._starts[source + 1]:
-            return None
         odd = _difference(box, lines, first)
         if odd is not None:
             return odd
+        source = self._source_of(first)
+        if not self._is_within(lines, first, source):
+            return None
         for axis, atoms in enumerate(axes):
             turned = atoms and atoms[0].size == 2 and atoms[0].step < 0
             if turned and box.shape[axis] > 2:
@@ -421,6 +414,12 @@ class _Fitting:
             return None
         slices, left, right = piece
         return Piece(self._names[source], slices, left, right)
+
+    def _is_within(self, lines: Sequence[Array], first: int, source: int) -> bool:
+        """Whether all that lines reach is of one source."""
+        low = first + sum(int(line.min()) for line in lines)
+        high = first + sum(int(line.max()) for line in lines)
+        return bool(low >= self._starts[source] and high < self._starts[source + 1])
 
     # -- moves ---------------------------------------------------------------------------------------
 
@@ -433,35 +432,25 @@ class _Fitting:
 
     def _add_raw(self, box: Array, start: int, steps: tuple[int, ...], found: list[Any]) -> None:
         first = int(box[(0,) * box.ndim])
-        lines = []
-        for axis in range(box.ndim):
-            place: list[Any] = [0] * box.ndim
-            place[axis] = slice(None)
-            lines.append(box[tuple(place)] - first)
+        lines = [_line(box, axis, (0,) * box.ndim) - first for axis in range(box.ndim)]
         axes = [_atoms_of(line) for line in lines]
         source = self._source_of(first)
-        whole = first >= 0 and None not in axes
-        if whole:
-            low = first + sum(int(line.min()) for line in lines)
-            high = first + sum(int(line.max()) for line in lines)
-            whole = low >= self._starts[source] and high < self._starts[source + 1]
-        odd = _difference(box, lines, first) if whole else None
-        if whole and odd is None:
-            sizes: list[int] = []
-            to: list[int] = []
-            of: list[int] = []
-            for atoms, step in zip(axes, steps, strict=True):
+        are_regular = first >= 0 and None not in axes
+        odd = _difference(box, lines, first) if are_regular else None
+        if are_regular and odd is None and self._is_within(lines, first, source):
+            boxes: list[tuple[int, int, int]] = []
+            for pairs, step in zip(axes, steps, strict=True):
                 inner = step
                 part = []
-                for size, by in reversed(atoms or []):
+                for size, by in reversed(pairs or []):
                     part.append((size, inner, by))
                     inner *= size
-                for size, by_target, by_source in reversed(part):
-                    sizes.append(size)
-                    to.append(by_target)
-                    of.append(by_source)
+                boxes += reversed(part)
+            sizes = tuple([size for size, _, _ in boxes])
+            to = tuple([by for _, by, _ in boxes])
+            of = tuple([by for _, _, by in boxes])
             at = first - int(self._starts[source])
-            found.append((self._names[source], tuple(sizes), (start, *to), (at, *of)))
+            found.append((self._names[source], sizes, (start, *to), (at, *of)))
             if len(found) > _MOST_RAW:
                 raise NotFittedError
             return
@@ -472,7 +461,7 @@ class _Fitting:
             if 1 < len(starts) <= _MOST_RAW:
                 stops = [*starts[1:], box.shape[axis]]
                 for begin, end in zip(starts, stops, strict=True):
-                    part_of = box[(*[slice(None)] * axis, slice(begin, end))]
+                    part_of = box[_along_axis(axis, slice(begin, end))]
                     self._add_raw(part_of, start + begin * step, steps, found)
                 return
         for axis, at in enumerate(odd or ()):
@@ -482,6 +471,19 @@ class _Fitting:
                 self._add_raw(after, start + at * steps[axis], steps, found)
                 return
         raise NotFittedError
+
+
+def _along_axis(axis: int, which: Any) -> tuple[Any, ...]:
+    """An index that takes some of an axis."""
+    return (*[slice(None)] * axis, which)
+
+
+def _line(box: Array, axis: int, place: Sequence[int]) -> Array:
+    """The elements along an axis through a place."""
+    which: list[Any] = list(place)
+    which[axis] = slice(None)
+    found: Array = box[tuple(which)]
+    return found
 
 
 # -- positions along an axis -------------------------------------------------------------------------

@@ -203,11 +203,11 @@ class _Speller:
 
     def _joined(self, form: Joined) -> Expression:
         parts = tuple([self.expression(part) for part in form.parts])
-        if form.index is not None and not form.is_stack:
-            return Stack(parts, form.axis, form.index, self._merging(form.axes + 1, form.axis))
+        if form.number is not None and not form.is_stack:
+            return Stack(parts, form.axis, form.number, self._merging(form.axes + 1, form.axis))
         pattern = self._merging(form.axes, form.axis - 1) if form.is_merged else None
         if form.is_stack:
-            return Stack(parts, form.axis, form.index, pattern)
+            return Stack(parts, form.axis, form.number, pattern)
         return Concatenation(parts, form.axis, pattern)
 
     def _merging(self, axes: int, first: int) -> Pattern:
@@ -260,7 +260,7 @@ class _Speller:
         length = self._as.number(part.length)
         if part.key is None:
             return Atom(length, taken=AxisSlice(self._as.number(part.first), None, None, True))
-        stop: int | None = part.first + part.count
+        stop: int | None = part.first + part.size
         if stop == part.length:
             stop = None
         start = self._as.number(part.first) if part.first else None
@@ -656,8 +656,7 @@ def _with_numbers(form: Form) -> Form:
         return form._replace(parts=tuple(map(_with_numbers, form.parts)))
     if isinstance(form, Filled):
         return form
-    moves = tuple((numbered(source), *rest) for source, *rest in form.moves)
-    return form._replace(moves=moves)
+    return form._replace(moves=tuple([(numbered(move[0]), *move[1:]) for move in form.moves]))
 
 
 # -- stacks ------------------------------------------------------------------------------------------
@@ -680,9 +679,9 @@ def _folded(form: Form) -> Form:
     if not varying or not all(bool((columns[:, at] == count).all()) for at in varying):
         return form
     part = _with_index(form.parts[0], iter(range(columns.shape[1])), set(varying))
-    if part is None or form.index is not None:
+    if part is None or form.number is not None:
         return form
-    return form._replace(parts=(part,), index=_STACKED)
+    return form._replace(parts=(part,), number=_STACKED)
 
 
 def _read(form: Form) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
@@ -704,7 +703,7 @@ def _with_index(form: Form, places: Iterator[int], which: set[int]) -> Form | No
         ]
         return form._replace(source=name._replace(numbers=tuple(numbers)))
     if isinstance(form, Joined):
-        if form.index is not None:
+        if form.number is not None:
             return None
         parts = [_with_index(part, places, which) for part in form.parts]
         if any(part is None for part in parts):
@@ -862,10 +861,10 @@ class SizeFormulas:
                     levels[1].append(ratio)
                     levels[2] += [ratio.over(Formula.of(2))]
         for a, b in product(names, names):
-            for times in (1, 2):
-                if a == b or (times == 1 and a > b):
+            for factor in (1, 2):
+                if a == b or (factor == 1 and a > b):
                     continue
-                total = one[a].plus(one[b], times)
+                total = one[a].plus(one[b], factor)
                 levels[3].append(total)
                 levels[3] += [total.times(one[c]) for c in names if c not in (a, b)]
         return [self._by_value(level) for level in levels]
@@ -892,12 +891,13 @@ class SizeFormulas:
         if None in values:
             fits = [sorted(self._fits(level, values), key=str) for level in self._levels]
             return [each for level in fits for each in level]
-        simple = [*self._levels[0].get(values, ()), *self._levels[1].get(values, ())]
+        here = tuple([value for value in values if value is not None])
+        simple = [*self._levels[0].get(here, ()), *self._levels[1].get(here, ())]
         keys = [each for each in simple if each.name is not None]
         if keys:
             # That a length is also the quotient of others says nothing against its own key.
             simple = [each for each in simple if not _is_quotient(each)]
-        levels = [simple, *[[*level.get(values, ())] for level in self._levels[2:]]]
+        levels = [simple, *[[*level.get(here, ())] for level in self._levels[2:]]]
         fits_here = next((level for level in levels if level), [])
         if len(fits_here) == 1 and not self._rhymes(fits_here[0].names):
             return fits_here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import importlib
 import inspect
 import json
@@ -13,6 +14,7 @@ import struct
 import sys
 import time
 import traceback
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +58,7 @@ def main(folder: str) -> None:
         # Not loaded: that starts threads, in some frameworks.
         registry.backend_named(registry.canonical(job.framework)).import_framework()
         convert = _function(*job.function)
+        _import_what_it_imports(convert)
     except BaseException as error:  # noqa: BLE001 - whatever its module does
         failed = _failure("could not be imported", error)
     salts = _salted()
@@ -105,6 +108,18 @@ def _function(name: str, pickled: bytes | None) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def _import_what_it_imports(convert: Callable[..., Any]) -> None:
+    """Import what a function imports when it is called, once for all passes."""
+    code = getattr(convert, "__code__", None)
+    module: Any = None
+    for each in dis.get_instructions(code) if code is not None else ():
+        with suppress(Exception):  # which it then raises itself
+            if each.opname == "IMPORT_NAME":
+                module = importlib.import_module(each.argval)
+            elif each.opname == "IMPORT_FROM" and module is not None:
+                getattr(module, each.argval)
+
+
 def _failure(what: str, error: BaseException) -> dict[str, Any]:
     """An exception as it is shown, from the converter's own lines on."""
     trace = error.__traceback__
@@ -148,7 +163,7 @@ def _in_fork(
     if status is None:
         return {"failed": f"did not end within {job.seconds:g} seconds"}
     if target.exists():
-        answer = json.loads(target.read_text())
+        answer: dict[str, Any] = json.loads(target.read_text())
         target.unlink()
         return answer
     if os.WIFSIGNALED(status):
@@ -293,7 +308,10 @@ def takes_path(convert: Callable[..., Any]) -> bool:
 def _write(path: Path, arrays: Mapping[str, Array], framework: str) -> None:
     """A file of weights, by its ending."""
     if path.suffix == ".npz":
-        np.savez(path, **dict(arrays))
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
         return
     if path.suffix != ".safetensors":
         module: Any = sys.modules[registry.ready(framework).module]
@@ -416,7 +434,7 @@ def _salted() -> list[int]:
         seeding.__name__ = getattr(function, "__name__", "seeding")
         return seeding
 
-    modules = [each for each in list(sys.modules.values()) if each is not None]
+    modules = list(sys.modules.values())
     for module in modules:
         name = getattr(module, "__name__", "")
         if name.startswith("tensorferry"):
@@ -449,7 +467,7 @@ def _salted_kinds(salts: list[int]) -> dict[int, Any]:
 
     state = np.random.RandomState
 
-    class SaltedState(state):
+    class SaltedState(np.random.RandomState):
         def __init__(self, seed: Any = None) -> None:
             super().__init__((seed + salts[0]) % (1 << 32) if type(seed) is int else seed)
 

@@ -68,8 +68,8 @@ def trace(
             ``state_dict()``. Or where the function is: ``"package.module:function"``.
         source: The tensors that it gets, by name. Or for several sizes of one architecture, pairs of
             these with their ``config.json``: then lengths have formulas.
-        framework: Whose tensors a function of a dict gets; ``None`` for the first that is known and
-            has devices.
+        framework: Whose tensors a function of a dict gets; ``None`` for the first that may be on
+            any devices.
         config: What is in ``config.json``, beside the file.
         files: The files of the folder, each with the names of its tensors, or with the path of a
             file that is copied there; a name alone if the converter gets the path of that file.
@@ -111,8 +111,9 @@ def _at(value: Any, place: int, several: bool) -> int:
 
 
 def _default_framework() -> str:
-    """The first framework of this package's that has devices, in their order."""
-    return next(name for name, each in registry.known().items() if each.capabilities.devices.names)
+    """The first of this package's frameworks whose tensors may be on any device."""
+    known = registry.known().items()
+    return next(name for name, each in known if each.capabilities.devices.others)
 
 
 def numbers_in(config: Mapping[str, Any], before: str = "") -> dict[str, int]:
@@ -539,7 +540,8 @@ def _alike(found: Array, expected: Array, made: MadeTensor) -> bool:
 
 
 def _is_nan(array: Array) -> Array:
-    return array != array  # noqa: PLR0124 - every dtype has it, as `isnan` has not
+    found: Array = array != array  # noqa: PLR0124 - every dtype has it, as `isnan` has not
+    return found
 
 
 def _via(plain: Array, found: Array, made: MadeTensor) -> str | None:
