@@ -31,7 +31,7 @@ from ..trees.api import convert_tree
 from .dyes import Dye, Pass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..typing import Array
     from .child import Job
@@ -61,7 +61,8 @@ def main(folder: str) -> None:
         _import_what_it_imports(convert)
     except BaseException as error:  # noqa: BLE001 - whatever its module does
         failed = _failure("could not be imported", error)
-    salts = _salted()
+    salts = [0]
+    _salt(salts)
     can_fork = hasattr(os, "fork") and _threads() == 1
     pending = b""
     while True:
@@ -77,6 +78,9 @@ def main(folder: str) -> None:
             answer: dict[str, Any] = failed or {}
         elif can_fork:
             answer = _in_fork(job, convert, number, one, salts, (replies, asked))
+            if _import_again(answer.pop("modules", ())):
+                _salt(salts)
+                can_fork = _threads() == 1
         else:
             answer = _run(job, convert, number, one, salts)
             answer["is_over"] = True
@@ -84,7 +88,7 @@ def main(folder: str) -> None:
         target.write_text(json.dumps(answer))
         replies.write(json.dumps({"answer": str(target)}) + "\n")
         replies.flush()
-        if not can_fork and failed is None:
+        if answer.get("is_over"):
             os._exit(0)
 
 
@@ -106,6 +110,16 @@ def _function(name: str, pickled: bytes | None) -> Callable[..., Any]:
     if not callable(found):
         raise TypeError(f"{name} is no function")
     return found  # type: ignore[no-any-return]
+
+
+def _import_again(names: Sequence[str]) -> bool:
+    """Import what a pass has imported, so that the next need not; whether there was anything."""
+    new = [name for name in names if name not in sys.modules]
+    for name in new:
+        # A module that does not like it is imported by each pass.
+        with suppress(BaseException):
+            importlib.import_module(name)
+    return bool(new)
 
 
 def _import_what_it_imports(convert: Callable[..., Any]) -> None:
@@ -152,7 +166,9 @@ def _in_fork(
         try:
             for pipe in pipes:
                 os.close(pipe.fileno())
+            before = set(sys.modules)
             answer = _run(job, convert, number, one, salts)
+            answer["modules"] = [name for name in sys.modules if name not in before]
             target.write_text(json.dumps(answer))
         finally:
             with suppress(Exception):
@@ -411,15 +427,16 @@ def _leaves(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 # -- seeds -------------------------------------------------------------------------------------------
 
+_SALTED = "salted"
+"""The module that functions seem to be of that are replaced."""
 _SEEDING = {"seed", "manual_seed", "set_seed", "PRNGKey", "key", "default_rng", "set_random_seed"}
 
 
-def _salted() -> list[int]:
+def _salt(salts: list[int]) -> None:
     """Make the functions that seed generators add a number, so that a second run has other seeds.
 
     A converter that makes up weights, with a seed of its own too, gives others then.
     """
-    salts = [0]
     replaced: dict[int, Any] = {}
 
     def wrap(function: Any) -> Any:
@@ -432,6 +449,7 @@ def _salted() -> list[int]:
             return function(*args, **keywords)
 
         seeding.__name__ = getattr(function, "__name__", "seeding")
+        seeding.__module__ = _SALTED
         return seeding
 
     modules = list(sys.modules.values())
@@ -443,7 +461,8 @@ def _salted() -> list[int]:
         for each in _SEEDING & names.keys():
             found = names[each]
             is_random = "random" in name or "random" in (getattr(found, "__module__", "") or "")
-            if callable(found) and not isinstance(found, type) and is_random:
+            is_salted = getattr(found, "__module__", "") == _SALTED
+            if callable(found) and not isinstance(found, type) and is_random and not is_salted:
                 replaced.setdefault(id(found), (found, wrap(found)))
     kinds = _salted_kinds(salts)
     for module in modules:
@@ -455,7 +474,6 @@ def _salted() -> list[int]:
             if known is not None and known[0] is found:
                 with suppress(Exception):
                     setattr(module, each, known[1])
-    return salts
 
 
 def _salted_kinds(salts: list[int]) -> dict[int, Any]:
@@ -465,13 +483,18 @@ def _salted_kinds(salts: list[int]) -> dict[int, Any]:
         def seed(self, a: Any = None, version: int = 2) -> None:
             super().seed(a + 7919 * salts[0] if type(a) is int and salts[0] else a, version)
 
-    state = np.random.RandomState
+    state: Any = np.random.RandomState
 
     class SaltedState(np.random.RandomState):
         def __init__(self, seed: Any = None) -> None:
             super().__init__((seed + salts[0]) % (1 << 32) if type(seed) is int else seed)
 
-    return {id(random.Random): (random.Random, Salted), id(state): (state, SaltedState)}
+    found: dict[int, Any] = {}
+    for kind, salted in ((random.Random, Salted), (state, SaltedState)):
+        if kind.__module__ != _SALTED:
+            salted.__module__ = _SALTED
+            found[id(kind)] = kind, salted
+    return found
 
 
 def _seed(seed: int) -> None:
