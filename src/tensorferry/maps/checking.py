@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .. import hints
+from ..errors import FormatLimitError, TreeError
+from ..hints import Hint
 from .lowering import Finding
 from .moves import box_of, counts, covers_once, reach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..errors import ConversionError
     from .lowering import Header, Lowered
     from .moves import Box
 
-__all__ = ["findings"]
+__all__ = ["findings", "refuse"]
 
 _MOST_COUNTED = 1 << 28
 """Of how many elements each is looked at, if the steps alone do not tell."""
@@ -139,3 +143,28 @@ def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[Finding]:
         if name not in target
     ]
     return found
+
+
+def refuse(found: list[Finding]) -> None:
+    """Raise what is wrong.
+
+    Raises:
+        FormatLimitError: Something is.
+        TreeError: Several things are.
+    """
+    if not found:
+        return
+    errors: list[ConversionError] = [FormatLimitError(f"{each}.", _way(each)) for each in found]
+    if len(errors) == 1:
+        raise errors[0]
+    raise TreeError(f"The table does not fit at {len(errors)} places:", errors)
+
+
+def _way(finding: Finding) -> Hint | None:
+    """What to do about a finding."""
+    if finding.kind == "unused":
+        return Hint(f'drop = ["{finding.tensor}"] in the table, if it is not wanted')
+    if finding.kind == "length" and finding.message.startswith("the length "):
+        name = finding.message.split()[2]
+        return Hint(hints.keyword("dims", {name: 32}), ", with the length that it has")
+    return None

@@ -23,7 +23,7 @@ from .formulas import NoValueError, formula
 from .moves import Move, NotMovedError, box_of, reach, restrided, simplified, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from .expressions import AxisSlice, Expression
     from .formulas import Formula
@@ -263,7 +263,8 @@ class _Lowering:
         return Lowered(made, self._dropped(), self._findings, self._dims, unmade)
 
     def _tensor(self, rule: Rule, name: str, values: Mapping[str, int]) -> MadeTensor | None:
-        assert rule.expression is not None
+        if rule.expression is None:
+            return None
         try:
             found = self._made(rule.expression, dict(values))
         except _WrongError as error:
@@ -487,12 +488,12 @@ class _Lowering:
         return made._replace(moves=moves, shape=shape)
 
     def _stacked(self, expression: Stack, values: dict[str, int]) -> _Made:
-        if expression.index is None:
+        if expression.over is None:
             parts = [self._made(part, values) for part in expression.parts]
         else:
             (part,) = expression.parts
-            numbers = self._numbers_of(part, expression.index, values)
-            parts = [self._made(part, {**values, expression.index: each}) for each in numbers]
+            numbers = self._numbers_of(part, expression.over, values)
+            parts = [self._made(part, {**values, expression.over: each}) for each in numbers]
         axis = expression.axis
         if axis < 0:
             axis += len(parts[0].shape) + 1
@@ -654,8 +655,8 @@ def _names_in(
     if isinstance(expression, Moves):
         for move in expression.moves:
             yield move.source, bound
-    if isinstance(expression, Stack) and expression.index is not None:
-        bound = bound | {expression.index}
+    if isinstance(expression, Stack) and expression.over is not None:
+        bound = bound | {expression.over}
     for part in parts_of(expression):
         yield from _names_in(part, bound)
 
@@ -663,8 +664,8 @@ def _names_in(
 def _bound_in(expression: Expression) -> frozenset[str]:
     """The numbers that stacks take all of."""
     found: frozenset[str] = frozenset()
-    if isinstance(expression, Stack) and expression.index is not None:
-        found = found | {expression.index}
+    if isinstance(expression, Stack) and expression.over is not None:
+        found = found | {expression.over}
     return found.union(*map(_bound_in, parts_of(expression)))
 
 
@@ -688,7 +689,8 @@ def _positions_in(expression: Expression) -> frozenset[str]:
 
 
 def _lengths_in(rule: Rule) -> Iterable[str]:
-    assert rule.expression is not None
+    if rule.expression is None:
+        return frozenset()
     return frozenset().union(*_lengths_of(rule.expression))
 
 

@@ -111,10 +111,12 @@ def simplified(move: Move) -> Move:
         if size == 1:
             continue
         if to < 0:
+            # From its end on.
             start_to += (size - 1) * to
             start_from += (size - 1) * of
-            to, of = -to, -of
-        axes.append((size, to, of))
+            axes.append((size, -to, -of))
+        else:
+            axes.append((size, to, of))
     axes.sort(key=lambda axis: (-axis[1], -axis[0]))
     kept: list[tuple[int, int, int]] = []
     for size, to, of in axes:
@@ -251,9 +253,8 @@ def box_of(move: Move, *, source: bool = False) -> Box:
             continue  # a repetition
         if step < 0:
             start += (size - 1) * step
-            step = -step
         if size > 1:
-            axes.append((size, step))
+            axes.append((size, abs(step)))
     return start, tuple(_merged(axes))
 
 
@@ -414,14 +415,12 @@ def _elements(source: Array, move: Move) -> Array:
 
 def _copy(of: Array, to: Array) -> None:
     """Copy an array, in tiles if the inner axes of both differ, so that both stay in the cache."""
-    inner = _inner_axis(of)
-    if of.ndim < 2 or of.size <= _TILE or inner in (None, to.ndim - 1):
+    other, one = _inner_axis(of), to.ndim - 1
+    if other is None or other == one or of.ndim < 2 or of.size <= _TILE:
         to[...] = of
         return
     sizes = [1] * of.ndim
     # Along both inner axes as far, and along the others one at a time.
-    one, other = to.ndim - 1, inner
-    assert other is not None
     edge = 128
     sizes[one] = min(of.shape[one], edge)
     sizes[other] = min(of.shape[other], _TILE // sizes[one])

@@ -91,9 +91,10 @@ class Pattern(NamedTuple):
         while goes_on:
             goes_on = False
             for group, length in zip(left, shape, strict=True):
-                name = _unknown(group, {**known, **found})
-                if name is not None:
-                    found[name] = _length_of(group, name, length, {**known, **found})
+                there = {**known, **found}
+                unknown = _unknown(group, there)
+                if unknown is not None:
+                    found[unknown.name] = _length_of(group, unknown, length, there)
                     goes_on = True
         return found
 
@@ -140,7 +141,7 @@ class Pattern(NamedTuple):
                 key = _key_right(atom, axis, self.right, first_rest)
                 size = dict(zip(keys, split, strict=True)).get(key)
                 if size is None:
-                    size = _size(atom, None, known) if atom.length is not None else 1
+                    size = _size(atom, 1, known)
                 part.append((key, size, atom.is_reversed))
             made += part
             result.append(prod(size for _, size, _ in part))
@@ -165,8 +166,7 @@ class Pattern(NamedTuple):
         ]
         found = []
         for move in moves:
-            for each in restrided(move, split, steps, start):
-                found.append(_repeated(each, repeated))
+            found += [_repeated(each, repeated) for each in restrided(move, split, steps, start)]
         return found, tuple(result)
 
 
@@ -223,9 +223,9 @@ def _key_right(atom: Atom, axis: int, right: Groups, first_rest: int) -> object:
     return ("axis", axis - _place_of_rest(right) + first_rest)
 
 
-def _size(atom: Atom, length: int | None, known: Mapping[str, int]) -> int:
+def _size(atom: Atom, length: int, known: Mapping[str, int]) -> int:
+    """The length of a part; of an axis as it is, that is given."""
     if atom.length is None:
-        assert length is not None
         return length
     size = atom.length.value(known)
     if size < 0:
@@ -233,8 +233,29 @@ def _size(atom: Atom, length: int | None, known: Mapping[str, int]) -> int:
     return size
 
 
-def _unknown(group: tuple[Atom, ...], known: Mapping[str, int]) -> str | None:
-    """The only name in a group without a value, if it stands alone as a part; else ``None``."""
+class _Unknown(NamedTuple):
+    """A part whose length is a name times a number plus others, or a name over a number.
+
+    Args:
+        name: The name, which has no value yet.
+        constant: What is added to it.
+        times: By what it is multiplied.
+        over: By what it is divided.
+    """
+
+    name: str
+    constant: int = 0
+    times: int = 1
+    over: int = 1
+
+    def value(self, length: int) -> int | None:
+        """The value of the name, from the length of the part."""
+        found, rest = divmod((length - self.constant) * self.over, self.times)
+        return None if rest else found
+
+
+def _unknown(group: tuple[Atom, ...], known: Mapping[str, int]) -> _Unknown | None:
+    """The only part of a group with a name that has no value; ``None`` if it is not the only one."""
     unknown = [
         atom.length
         for atom in group
@@ -242,56 +263,46 @@ def _unknown(group: tuple[Atom, ...], known: Mapping[str, int]) -> str | None:
     ]
     if len(unknown) != 1:
         return None
-    linear = unknown[0].linear()
-    names = unknown[0].names - known.keys()
-    if linear is not None and len(names) == 1:
-        return next(iter(names))
-    above = _dividend(unknown[0])
-    return above if above is not None and above not in known else None
+    (length,) = unknown
+    linear = length.linear()
+    if linear is not None:
+        constant, steps = linear
+        names = steps.keys() - known.keys()
+        if len(names) != 1:
+            return None
+        (name,) = names
+        constant += sum(step * known[each] for each, step in steps.items() if each != name)
+        return _Unknown(name, constant, steps[name])
+    return _over_number(length)
 
 
-def _dividend(length: Formula) -> str | None:
-    """The name that is divided by a number, as in ``hd/2``."""
+def _over_number(length: Formula) -> _Unknown | None:
+    """A name that is divided by a number, as in ``hd/2``."""
     if len(length.terms) != 1 or length.terms[0][1] != 1 or len(length.terms[0][0]) != 1:
         return None
-    factor = length.terms[0][0][0]
-    if isinstance(factor, tuple) and factor[1].number:
-        above: Formula = factor[0]
-        return above.name
-    return None
+    (factor,) = length.terms[0][0]
+    if not isinstance(factor, tuple):
+        return None
+    above, below = factor
+    if above.name is None or not below.number:
+        return None
+    return _Unknown(above.name, over=below.number)
 
 
-def _length_of(group: tuple[Atom, ...], name: str, length: int, known: Mapping[str, int]) -> int:
+def _length_of(
+    group: tuple[Atom, ...], unknown: _Unknown, length: int, known: Mapping[str, int]
+) -> int:
     """The value of a name, from the length of its axis."""
-    rest, found = 1, None
+    rest = 1
     for atom in group:
-        assert atom.length is not None
-        if atom.length.names <= known.keys():
-            rest *= _size(atom, None, known)
-        else:
-            found = atom.length
-    assert found is not None
-    if not rest or length % rest:
+        if atom.length is not None and atom.length.names <= known.keys():
+            rest *= _size(atom, 1, known)
+    found = None
+    if rest and not length % rest:
+        found = unknown.value(length // rest)
+    if found is None or found < 0:
         raise NoValueError(None, f"{_in_group(group)} does not fit an axis of {length}")
-    size = length // rest
-    above = _dividend(found)
-    if above is not None:
-        return size * _divisor(found)
-    linear = found.linear()
-    assert linear is not None
-    constant, steps = linear
-    left = size - constant - sum(step * known[each] for each, step in steps.items() if each != name)
-    if left % steps[name]:
-        raise NoValueError(None, f"{_in_group(group)} does not fit an axis of {length}")
-    return left // steps[name]
-
-
-def _divisor(length: Formula) -> int:
-    factor = length.terms[0][0][0]
-    assert isinstance(factor, tuple)
-    number = factor[1].number
-    assert isinstance(number, int)
-    return number
+    return found
 
 
 def _in_group(group: tuple[Atom, ...]) -> str:

@@ -1,0 +1,225 @@
+"""`WeightMap`: weights under another model's names and layouts, as data that is checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .core.info import TensorInfo
+from .core.sizes import size_text
+from .errors import UnsupportedTypeError, shown
+from .maps.inverting import inverted
+from .maps.lowering import Header
+from .maps.table import Table
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .maps.lowering import Finding, Lowered, MadeTensor
+
+__all__ = ["MapPlan", "WeightMap"]
+
+
+class WeightMap(Table):
+    """Which elements of which tensors of one model are those of another: a table, as TOML.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> table = ferry.WeightMap.parse('''
+    ... [map]
+    ... "layers.{i}.kv" = { concat = ["h.{i}.k", "h.{i}.v"], axis = 0 }
+    ... "head" = "lm_head : a b -> b a"
+    ... ''')
+    >>> weights = {"h.0.k": np.zeros((2, 3)), "h.0.v": np.ones((2, 3)), "lm_head": np.ones((5, 3))}
+    >>> table.check(weights)
+    []
+    >>> {name: x.shape for name, x in table.apply(weights).items()}
+    {'layers.0.kv': (4, 3), 'head': (3, 5)}
+    """
+
+    # -- made ----------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, table: Table) -> Self:
+        """The same table with these methods."""
+        return cls(table.rules, table.drop, table.dims, table.about)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a table from text.
+
+        Raises:
+            FileFormatError: It is no TOML, or no table.
+        """
+        from .maps.language import read_table
+
+        if not isinstance(text, str):
+            raise UnsupportedTypeError(f"parse(text) takes text, not {shown(text)}.")
+        return cls.of(read_table(text))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a table from a file.
+
+        Raises:
+            FileFormatError: It is no TOML, or no table.
+            OSError: It cannot be read.
+        """
+        from .files.mapped import table_of
+
+        return cls.of(table_of(path, "path"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a file.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        Path(path).write_text(self.text, "utf-8")
+
+    # -- used ----------------------------------------------------------------------------------------
+
+    def check(
+        self,
+        source: Any,
+        target: Any = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+    ) -> list[Finding]:
+        """What is wrong between the table, a source and a target, from shapes and dtypes alone."""
+        from .maps.checking import findings
+
+        headers = headers_from(source, "source")
+        wanted = None if target is None else headers_from(target, "target")
+        return findings(self._lowered(source, headers, dims, config), headers, wanted)
+
+    def _lowered(
+        self,
+        source: Any,
+        headers: Mapping[str, Header],
+        dims: Mapping[str, int] | None,
+        config: Mapping[str, int] | None,
+    ) -> Lowered:
+        from .files.mapped import config_beside, validated_dims
+        from .maps.lowering import lower
+
+        numbers = dict(config or {})
+        if isinstance(source, (str, os.PathLike)):
+            numbers = {**config_beside([os.fspath(source)]), **numbers}
+        return lower(self, headers, config=numbers, dims=validated_dims(dims))
+
+    def explain(
+        self,
+        source: Any,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+    ) -> MapPlan:
+        """What becomes of each tensor of a source: nothing is read."""
+        headers = headers_from(source, "source")
+        return MapPlan(self._lowered(source, headers, dims, config))
+
+    def inverse(self) -> Self:
+        """The table back.
+
+        Raises:
+            FormatLimitError: Something cannot be inverted.
+            TreeError: Several things cannot.
+        """
+        return type(self).of(inverted(self))
+
+    def apply(
+        self,
+        tree: Any,
+        to: str | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+        device: object = None,
+        copy: bool | None = None,
+    ) -> dict[str, Any]:
+        """The tensors that the table makes of a tree.
+
+        A tensor that only gets another name is converted as `convert_tree` would, and shares memory
+        where that would. All others are made in memory of the host, in NumPy, and converted from there.
+        """
+        from .maps.trees import applied
+
+        lowered = self._lowered(tree, headers_from(tree, "tree"), dims, config)
+        return applied(lowered, tree, to, device, copy)
+
+
+def headers_from(given: Any, what: str) -> dict[str, Header]:
+    """The shapes and dtypes of what is a path, contents of a file, or a tree of tensors.
+
+    Raises:
+        UnsupportedTypeError: It is none of them.
+    """
+    from .files.mapped import headers_of
+
+    if isinstance(given, (str, os.PathLike)):
+        from .files.api import open as open_file
+
+        return headers_of(open_file(given))
+    if hasattr(given, "tensors") and hasattr(given, "paths"):
+        return headers_of(given)
+    if isinstance(given, Mapping) and all(
+        isinstance(each, (Header, TensorInfo)) for each in given.values()
+    ):
+        return {name: Header(tuple(each.shape), each.dtype) for name, each in given.items()}
+    from .maps.trees import tree_headers
+
+    return tree_headers(given, what)
+
+
+class MapPlan:
+    """What a table does with the tensors of a source.
+
+    Args:
+        lowered: The table for the source.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        self._lowered = lowered
+
+    @property
+    def tensors(self) -> dict[str, MadeTensor]:
+        """The tensors of the target, by name."""
+        return self._lowered.tensors
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes of the tensors that are more than renamed."""
+        return sum(_nbytes(made) for made in self.tensors.values() if not made.is_renamed)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The names of the source of which something is dropped."""
+        return tuple(self._lowered.dropped)
+
+    def __str__(self) -> str:
+        width = max(map(len, self.tensors), default=0)
+        total = size_text(sum(map(_nbytes, self.tensors.values())))
+        moved = size_text(self.bytes_moved)
+        lines = [f"{len(self.tensors)} tensors, {total}, of which {moved} are moved"]
+        lines += [f"   {name:<{width}}  {_said(made)}" for name, made in self.tensors.items()]
+        if self.dropped:
+            lines.append(f"   Dropped: {', '.join(self.dropped)}")
+        return "\n".join(lines)
+
+
+def _nbytes(made: MadeTensor) -> int:
+    from .core.dtypes import find
+
+    return made.header.size * find(made.header.dtype).itemsize
+
+
+def _said(made: MadeTensor) -> str:
+    shape = f"{made.header.dtype}{list(made.header.shape)}"
+    sources = ", ".join(made.sources) or "a number"
+    if made.is_renamed:
+        return f"{shape} = {sources}"
+    moves = "1 move" if len(made.moves) == 1 else f"{len(made.moves)} moves"
+    return f"{shape} = {moves} out of {sources}"
