@@ -145,9 +145,12 @@ class WeightMap(Table):
         A tensor that only gets another name is converted as `convert_tree` would, and shares memory
         where that would. All others are made in memory of the host, in NumPy, and converted from there.
         """
+        from .maps.checking import findings, refuse
         from .maps.trees import applied
 
-        lowered = self._lowered(tree, headers_from(tree, "tree"), dims, config)
+        headers = headers_from(tree, "tree")
+        lowered = self._lowered(tree, headers, dims, config)
+        refuse(findings(lowered, headers))
         return applied(lowered, tree, to, device, copy)
 
 

@@ -100,17 +100,18 @@ def _name(array: Array) -> str:
 
 
 def _with_number(array: Array, change: Arithmetic) -> Array:
-    """Each element plus a number, or times one, rounded once to the dtype that it has."""
+    """Each element plus a number, or times one, in the dtype that it has."""
     dtype = _name(array)
     kind = find(dtype)
     if kind.kind not in ("float", "int", "uint"):
         raise FormatLimitError(f"{change.verb} is for numbers, not for {dtype}.")
     if kind.kind == "float":
-        # The exact sum or product of two such numbers rounds in float64 to where it would anyway.
-        wide = array.astype(np.float64)
+        # As NumPy and JAX do: the number takes the dtype, and the result is rounded once.
+        wide: Array = array.astype(np.float64)
+        number = cast(np.array([float(change.number)]), dtype).astype(np.float64)
         with np.errstate(all="ignore"):
-            result = wide + change.number if change.verb == "add" else wide * change.number
-        return cast(result, dtype)
+            wide = wide + number if change.verb == "add" else wide * number
+        return cast(wide, dtype)
     limits = np.iinfo(array.dtype)
     if not isinstance(change.number, int):
         raise FormatLimitError(f"{change.verb} of {change.number} is not for whole numbers.")
@@ -119,9 +120,9 @@ def _with_number(array: Array, change: Arithmetic) -> Array:
     if min(ends) < limits.min or max(ends) > limits.max:
         raise FormatLimitError(f"{change.verb} of {change.number} leaves the range of {dtype}.")
     # Modulo its range, in which the result is.
-    number = np.asarray(change.number % (1 << 8 * array.itemsize), f"u{array.itemsize}")
+    by = np.asarray(change.number % (1 << 8 * array.itemsize), f"u{array.itemsize}")
     words = words_of(array)
-    made: Array = words + number if change.verb == "add" else words * number
+    made: Array = words + by if change.verb == "add" else words * by
     return made.view(array.dtype)
 
 

@@ -37,12 +37,17 @@ def findings(
         target: Those that a target must have; ``None`` if it is not known.
     """
     found = [*lowered.findings]
+    # Layers are alike: moves that differ only in their sources write the same elements.
+    known: dict[object, bool] = {}
     for name, made in lowered.tensors.items():
         size = made.header.size
         for moves in (made.moves, *made.equal):
-            boxes = [box_of(move) for move in moves]
-            if not covers_once(boxes, size):
-                found.append(_uncovered(name, boxes, size))
+            key = size, tuple([move[1:4] for move in moves])
+            is_covered = known.get(key)
+            if is_covered is None:
+                is_covered = known[key] = covers_once(map(box_of, moves), size)
+            if not is_covered:
+                found.append(_uncovered(name, [box_of(move) for move in moves], size))
     found += _unused(lowered, source)
     if target is not None:
         found += _against(lowered, target)
@@ -71,19 +76,30 @@ def _uncovered(name: str, boxes: list[Box], size: int) -> Finding:
 
 def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[Finding]:
     used: dict[str, set[Box]] = defaultdict(set)
+    known: dict[object, Box] = {}
     for made in lowered.tensors.values():
         for moves in (made.moves, *made.equal):
             for move in moves:
-                if isinstance(move.source, str):
-                    used[move.source].add(box_of(move, source=True))
+                if not isinstance(move.source, str):
+                    continue
+                key = move.sizes, move.source_start, move.source_steps
+                box = known.get(key)
+                if box is None:
+                    box = known[key] = box_of(move, source=True)
+                used[move.source].add(box)
     dropped: dict[str, set[Box]] = {
         name: {box_of(move, source=True) for move in moves}
         for name, moves in lowered.dropped.items()
     }
     found = []
+    covered: dict[object, bool] = {}
     for name, header in source.items():
         boxes = used.get(name, set()) | dropped.get(name, set())
-        if not header.size or covers_once(boxes, header.size):
+        together = frozenset(boxes), header.size
+        is_covered = covered.get(together)
+        if is_covered is None:
+            is_covered = covered[together] = not header.size or covers_once(boxes, header.size)
+        if is_covered:
             continue
         if not boxes:
             found.append(Finding("unused", name, "is in no tensor of the target, and not in drop"))

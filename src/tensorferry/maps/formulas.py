@@ -108,6 +108,9 @@ class Formula(NamedTuple):
         Raises:
             NoValueError: A name has no value, a quotient is no whole number, or it is too large.
         """
+        name = self.name
+        if name is not None and name in names:
+            return names[name]
         total = 0
         for factors, count in self.terms:
             product = count

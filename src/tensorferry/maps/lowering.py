@@ -190,7 +190,8 @@ class _Lowering:
         self._findings: list[Finding] = []
         self._dims = self._known_dims(config, dims)
         self._matches: dict[NameTemplate, list[tuple[str, dict[str, int]]]] = {}
-        self._numbers: dict[str, set[int]] = defaultdict(set)
+        self._used: dict[Reference, tuple[str, ...]] = {}
+        self._made_of: dict[object, _Made] = {}
         self._by_text: dict[str, list[str]] = defaultdict(list)
         for name in source:
             self._by_text[_literal(name)].append(name)
@@ -281,10 +282,15 @@ class _Lowering:
             for change in found.changes:
                 if isinstance(change, Cast):
                     before = change.dtype
-            moves = tuple(map(simplified, found.moves))
             header = Header(found.shape, before)
             return MadeTensor(
-                name, header, found.dtype, moves, found.changes, found.equal, rule.assumed
+                name,
+                header,
+                found.dtype,
+                tuple(found.moves),
+                found.changes,
+                found.equal,
+                rule.assumed,
             )
         return None
 
@@ -470,10 +476,21 @@ class _Lowering:
     def _reference(self, reference: Reference, values: Mapping[str, int]) -> _Made:
         name = reference.name.fill(values)
         header = self._header(name)
+        # Layers are alike: what is made of one is made of all.
+        used = self._used.get(reference)
+        if used is None:
+            used = self._used[reference] = tuple(sorted(_numbers_in(reference)))
+        key = reference, header, tuple([values.get(each) for each in used])
+        found = self._made_of.get(key)
+        if found is None:
+            found = self._made_of[key] = self._part(reference, header, values)
+        return found._replace(moves=[move._replace(source=name) for move in found.moves])
+
+    def _part(self, reference: Reference, header: Header, values: Mapping[str, int]) -> _Made:
+        """What a reference makes of any tensor with this header."""
         known = {**self._dims, **values}
         shape, start, steps = _sliced(header.shape, reference.slices, known)
-        own = steps_of(shape)
-        move = Move(name, shape, 0, own, start, steps)
+        move = Move(None, shape, 0, steps_of(shape), start, steps)
         made = _Made(shape, header.dtype, [simplified(move)] if prod(shape) else [])
         return self._with_pattern(made, reference.pattern, values)
 
@@ -529,7 +546,7 @@ class _Lowering:
                 raise _WrongError("shape", f"{_what(first)} and {_what(part)} cannot be the same")
         if any(part.changes for part in parts):
             raise _WrongError("shape", "a cast has to stand outside of same")
-        equal = tuple([tuple(map(simplified, part.moves)) for part in parts[1:]])
+        equal = tuple([tuple(part.moves) for part in parts[1:]])
         return first._replace(equal=(*first.equal, *equal))
 
     def _written(self, expression: Moves, values: Mapping[str, int]) -> _Made:
@@ -548,7 +565,7 @@ class _Lowering:
                 raise _WrongError(
                     "bounds", f"a move reads {low} to {high} of the {header.size} of {name}"
                 )
-            moves.append(move)
+            moves.append(simplified(move))
         if len(dtypes) > 1:
             raise _WrongError("dtype", f"is made of different dtypes: {', '.join(dtypes)}")
         if not dtypes:
@@ -686,6 +703,11 @@ def _positions_in(expression: Expression) -> frozenset[str]:
     }
     named = frozenset().union(*[name.names for name, _ in _names_in(expression)])
     return frozenset(found) - named
+
+
+def _numbers_in(reference: Reference) -> frozenset[str]:
+    """The names in the slices and the pattern of a reference."""
+    return frozenset().union(*_lengths_of(reference))
 
 
 def _lengths_in(rule: Rule) -> Iterable[str]:

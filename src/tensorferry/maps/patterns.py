@@ -81,11 +81,8 @@ class Pattern(NamedTuple):
         Raises:
             NoValueError: The shape has other axes, or does not fit the lengths.
         """
-        left = _without_rest(self.left, len(shape))
-        if len(left) != len(shape):
-            raise NoValueError(
-                None, f"{_written(self.left)} has {len(left)} axes, not {len(shape)}"
-            )
+        axes = _expanded(self.left, len(self._rest(len(shape))))
+        left = [tuple([atom for _, atom in group]) for group in axes]
         found: dict[str, int] = {}
         goes_on = True
         while goes_on:
@@ -112,62 +109,94 @@ class Pattern(NamedTuple):
             NoValueError: A length is not known, or the shape does not fit.
             NotMovedError: It takes too many moves.
         """
-        left = _without_rest(self.left, len(shape))
-        if len(left) != len(shape):
-            raise NoValueError(
-                None, f"{_written(self.left)} has {len(left)} axes, not {len(shape)}"
-            )
-        right = _without_rest(self.right, len(shape) - _axes_of(self.left))
-        atoms: list[tuple[object, int, bool]] = []
-        for axis, (group, length) in enumerate(zip(left, shape, strict=True)):
-            sizes = [_size(atom, length, known) for atom in group]
-            if prod(sizes) != length:
-                raise NoValueError(
-                    None, f"{_in_group(group)} is {prod(sizes)}, and the axis {length}"
-                )
-            atoms += [
-                (_key(atom, axis), size, atom.is_reversed)
-                for atom, size in zip(group, sizes, strict=True)
-            ]
-        kept = [atom for atom in atoms if atom[1] != 1]
-        split = tuple([size for _, size, _ in kept])
-        keys = [key for key, _, _ in kept]
-        made: list[tuple[object, int, bool]] = []
-        result: list[int] = []
-        first_rest = len(self.left) and _place_of_rest(self.left)
-        for axis, group in enumerate(right):
-            part = []
-            for atom in group:
-                key = _key_right(atom, axis, self.right, first_rest)
-                size = dict(zip(keys, split, strict=True)).get(key)
-                if size is None:
-                    size = _size(atom, 1, known)
-                part.append((key, size, atom.is_reversed))
-            made += part
-            result.append(prod(size for _, size, _ in part))
-        places = [each for each in made if each[1] != 1]
-        new_steps = steps_of([size for _, size, _ in places])
-        step_of = {key: step for (key, _, _), step in zip(places, new_steps, strict=True)}
-        is_turned = {key: turned for key, _, turned in places}
-        lost = [key for key in keys if key not in step_of]
-        if lost:
-            raise NoValueError(None, f"{lost[0]} is only on the left of {self}")
+        left, right = self._with_numbers(shape, known)
+        target = {part.key: part for group in right for part in group if part.size != 1}
+        own = [part for group in left for part in group if part.size != 1]
+        lost = next((part for part in own if part.key not in target), None)
+        if lost is not None:
+            raise NoValueError(None, f"{lost.key} is only on the left of {self}")
+        step_of = dict(
+            zip(target, steps_of([part.size for part in target.values()]), strict=True)
+        )
         steps, start = [], 0
-        for key, size, turned in kept:
-            step = step_of[key]
-            if turned != is_turned[key]:
-                start += (size - 1) * step
+        for part in own:
+            step = step_of[part.key]
+            if part.is_reversed != target[part.key].is_reversed:
+                start += (part.size - 1) * step
                 step = -step
             steps.append(step)
+        there = {part.key for part in own}
         repeated = [
-            (size, step)
-            for (key, size, _), step in zip(places, new_steps, strict=True)
-            if key not in keys
+            (part.size, step_of[key]) for key, part in target.items() if key not in there
         ]
+        split = tuple([part.size for part in own])
         found = []
         for move in moves:
             found += [_repeated(each, repeated) for each in restrided(move, split, steps, start)]
-        return found, tuple(result)
+        return found, tuple([prod(part.size for part in group) for group in right])
+
+    def _with_numbers(
+        self, shape: tuple[int, ...], known: Mapping[str, int]
+    ) -> tuple[list[list[_Part]], list[list[_Part]]]:
+        """Both sides with the lengths of their parts."""
+        rest = self._rest(len(shape))
+        sizes: dict[object, int] = {}
+        sides = []
+        for side in self:
+            found = []
+            for place, group in enumerate(_expanded(side, len(rest))):
+                length = shape[place] if side is self.left else 1
+                parts = [_part(key, atom, length, sizes, known) for key, atom in group]
+                if side is self.left and prod(part.size for part in parts) != length:
+                    size = prod(part.size for part in parts)
+                    text = _in_group(tuple([atom for _, atom in group]))
+                    raise NoValueError(None, f"{text} is {size}, and the axis {length}")
+                sizes |= {part.key: part.size for part in parts}
+                found.append(parts)
+            sides.append(found)
+        return sides[0], sides[1]
+
+    def _rest(self, axes: int) -> range:
+        """The axes that ``...`` stands for."""
+        own = sum(not _is_rest(group) for group in self.left)
+        has_rest = own < len(self.left)
+        if axes < own or (axes > own and not has_rest):
+            raise NoValueError(None, f"{_written(self.left)} has {own} axes, not {axes}")
+        return range(axes - own)
+
+
+class _Part(NamedTuple):
+    """A part of an axis, with its length in numbers.
+
+    Args:
+        key: What it is on both sides.
+        size: Its length.
+        is_reversed: Whether it is read from its end.
+    """
+
+    key: object
+    size: int
+    is_reversed: bool
+
+
+def _part(
+    key: object, atom: Atom, length: int, sizes: Mapping[object, int], known: Mapping[str, int]
+) -> _Part:
+    size = sizes.get(key)
+    if size is None:
+        size = _size(atom, length, known)
+    return _Part(key, size, atom.is_reversed)
+
+
+def _expanded(groups: Groups, rest: int) -> list[list[tuple[object, Atom]]]:
+    """Groups with an axis for each that ``...`` stands for, each part with its key."""
+    found: list[list[tuple[object, Atom]]] = []
+    for group in groups:
+        if _is_rest(group):
+            found += [[(number, group[0])] for number in range(rest)]
+        else:
+            found.append([(atom.length, atom) for atom in group])
+    return found
 
 
 def _repeated(move: Move, axes: list[tuple[int, int]]) -> Move:
@@ -187,40 +216,8 @@ def _is_one(atom: Atom) -> bool:
     return atom.length is not None and atom.length.number == 1
 
 
-def _axes_of(groups: Groups) -> int:
-    return sum(not _is_rest(group) for group in groups)
-
-
 def _is_rest(group: tuple[Atom, ...]) -> bool:
     return len(group) == 1 and group[0].length is None
-
-
-def _place_of_rest(groups: Groups) -> int:
-    return next((axis for axis, group in enumerate(groups) if _is_rest(group)), -1)
-
-
-def _without_rest(groups: Groups, axes: int) -> Groups:
-    """Groups with an axis for each that ``...`` stands for.
-
-    Args:
-        groups: The groups.
-        axes: The number of axes that there are; on the right, only of those that it stands for.
-    """
-    place = _place_of_rest(groups)
-    if place < 0:
-        return groups
-    rest = axes - _axes_of(groups) if axes >= _axes_of(groups) else 0
-    return (*groups[:place], *[groups[place]] * rest, *groups[place + 1 :])
-
-
-def _key(atom: Atom, axis: int) -> object:
-    return ("axis", axis) if atom.length is None else atom.length
-
-
-def _key_right(atom: Atom, axis: int, right: Groups, first_rest: int) -> object:
-    if atom.length is not None:
-        return atom.length
-    return ("axis", axis - _place_of_rest(right) + first_rest)
 
 
 def _size(atom: Atom, length: int, known: Mapping[str, int]) -> int:
@@ -331,7 +328,7 @@ def pattern(text: str) -> Pattern:
     found = Pattern(_groups(left, text), _groups(right, text))
     for side in found:
         _validate_side(side, text)
-    if (_place_of_rest(found.left) < 0) != (_place_of_rest(found.right) < 0):
+    if any(map(_is_rest, found.left)) != any(map(_is_rest, found.right)):
         raise FileFormatError(f"The pattern {shown(text)} has ... on one side only.")
     there = {atom.length for group in found.right for atom in group}
     for group in found.left:
