@@ -202,6 +202,23 @@ class MapPlan:
         """The names of the source of which something is dropped."""
         return tuple(self._lowered.dropped)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data for JSON."""
+        return {
+            "tensors": [
+                {
+                    "name": name,
+                    "dtype": made.header.dtype,
+                    "shape": list(made.header.shape),
+                    "sources": list(made.sources),
+                    "moves": 0 if made.is_renamed else len(made.moves),
+                }
+                for name, made in self.tensors.items()
+            ],
+            "dropped": list(self.dropped),
+            "bytes_moved": self.bytes_moved,
+        }
+
     def __str__(self) -> str:
         width = max(map(len, self.tensors), default=0)
         total = size_text(sum(map(_nbytes, self.tensors.values())))

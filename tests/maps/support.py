@@ -19,7 +19,7 @@ hd = ["head_dim", "hidden_size/num_attention_heads"]
 "layers.{i}.attn.q_proj.weight" = "model.layers.{i}.self_attn.q_proj.weight : (h 2 hd/2) d -> (h hd/2 2) d"
 "layers.{i}.attn.k_proj.weight" = "model.layers.{i}.self_attn.k_proj.weight : (kv 2 hd/2) d -> (kv hd/2 2) d"
 "layers.{i}.attn.v_proj.weight" = "model.layers.{i}.self_attn.v_proj.weight"
-"layers.{i}.mlp.w13.weight" = { concat = ["model.layers.{i}.mlp.gate.weight", "model.layers.{i}.mlp.up.weight"], axis = 0 }
+"layers.{i}.mlp.w13" = { concat = ["model.layers.{i}.mlp.gate", "model.layers.{i}.mlp.up"], axis = 0 }
 "norm.scale" = "model.norm.weight"
 """
 CONFIG = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 24}
@@ -43,8 +43,8 @@ def llama(layers=3, seed=0):
         source[f"{before}self_attn.v_proj.weight"] = value
         expected[f"{after}attn.v_proj.weight"] = value
         gate, up = random.random((2, 10, d), "float32")
-        source[f"{before}mlp.gate.weight"], source[f"{before}mlp.up.weight"] = gate, up
-        expected[f"{after}mlp.w13.weight"] = np.concatenate([gate, up])
+        source[f"{before}mlp.gate"], source[f"{before}mlp.up"] = gate, up
+        expected[f"{after}mlp.w13"] = np.concatenate([gate, up])
     source["model.norm.weight"] = expected["norm.scale"] = random.random(d, "float32")
     return source, expected
 

@@ -43,14 +43,17 @@ FORMS = {
     '"y" = { stack = ["a", "b"], axis = 1, pattern = "a two b -> (a two) b" }': np.stack(
         [A, B], 1
     ).reshape(8, 6),
-    '"y" = { concat = ["a", "b"], axis = 0, pattern = "(2 a) b -> b (a 2)" }': np.concatenate([A, B])
+    '"y" = { concat = ["a", "b"], axis = 0, pattern = "(2 a) b -> b (a 2)" }': np.concatenate(
+        [A, B]
+    )
     .reshape(2, 4, 6)
     .transpose(2, 1, 0)
     .reshape(6, 8),
     '"y" = { cast = "float16", of = "a" }': A.astype("float16"),
     '"y" = { add = 5, of = "a" }': A + np.int32(5),
     '"y" = { scale = -3, of = "a" }': A * np.int32(-3),
-    '"y" = { scale = 0.5, of = { cast = "float32", of = "a" } }': A.astype("float32") * np.float32(0.5),
+    '"y" = { scale = 0.5, of = { cast = "float32", of = "a" } }': A.astype("float32")
+    * np.float32(0.5),
     '"y" = { same = ["a", "a"] }': A,
     '"y" = { fill = 1.5, shape = [2, 3], dtype = "bfloat16" }': np.full(
         (2, 3), 1.5, ml_dtypes.bfloat16
@@ -90,7 +93,9 @@ def test_a_whole_model():
 
 def test_experts_are_stacked_by_their_numbers():
     """Not by the order of their names, in which 10 comes before 2."""
-    experts = {f"layers.{i}.experts.{e}.w": np.full((2, 3), 100 * i + e) for i in (0, 1) for e in range(12)}
+    experts = {
+        f"layers.{i}.experts.{e}.w": np.full((2, 3), 100 * i + e) for i in (0, 1) for e in range(12)
+    }
     shuffled = dict(sorted(experts.items(), reverse=True))
     made = table(
         '"l.{i}.w" = { stack = "e", of = "layers.{i}.experts.{e}.w : a b -> b a", axis = 0 }'
@@ -158,7 +163,9 @@ def rearrangements(draw):
     pattern = f"{text(left, [''] * len(sizes))} -> {text(right, marks)}"
     shape = tuple(int(np.prod([sizes[at] for at in axis])) for axis in left)
     x = np.arange(int(np.prod(sizes))).reshape(shape)
-    turned = np.flip(x.reshape(sizes), [at for at, flip in enumerate(flips) if flip]).transpose(order)
+    turned = np.flip(x.reshape(sizes), [at for at, flip in enumerate(flips) if flip]).transpose(
+        order
+    )
     made = turned.reshape([int(np.prod([sizes[at] for at in axis])) for axis in right])
     return pattern, dict(zip(names, sizes, strict=True)), x, np.ascontiguousarray(made)
 
@@ -180,7 +187,7 @@ def test_a_pattern_of_what_is_joined(one, other):
     _, _, x, _ = one
     y = np.arange(1000, 1000 + x.size).reshape(x.shape)
     joined = np.concatenate([x, y])
-    pattern, sizes, like, _ = other
+    _, sizes, like, _ = other
     if joined.size % like.size:
         return
     names = " ".join(sizes)
@@ -192,9 +199,11 @@ def test_a_pattern_of_what_is_joined(one, other):
         f'pattern = "{_axes(joined.shape)} -> {_axes(joined.shape)}" }}'
     )
     assert_made(found.apply({"x": x, "y": y}), {"y": joined})
-    flat = table(
-        f'[dims]\n{dims}\n[map]\n"z" = {{ concat = ["x", "y"], axis = 0 }}'
-    ).apply({"x": x, "y": y})["z"].reshape(-1)
+    flat = (
+        table(f'[dims]\n{dims}\n[map]\n"z" = {{ concat = ["x", "y"], axis = 0 }}')
+        .apply({"x": x, "y": y})["z"]
+        .reshape(-1)
+    )
     again = table(f'[dims]\n{dims}\n[map]\n"y" = "z : ({names} rest) -> (rest {names})"')
     expected = np.moveaxis(flat.reshape(*lengths, rest), -1, 0).reshape(-1)
     assert np.array_equal(again.apply({"z": flat})["y"], expected)

@@ -506,10 +506,7 @@ def convert_files(
     validate(nulls, ragged, pad)
     table, lengths = asked.pop("map"), asked.pop("dims")
     if table is not None:
-        from functools import partial
+        from .mapped import mapping_of
 
-        from .mapped import contents_map, table_of
-
-        # Read once: its file may be another when the next part begins.
-        asked["mapping_of"] = partial(contents_map, table_of(table), lengths)
+        asked["mapping_of"] = mapping_of(table, lengths)
     return convert_files(asked.pop("sources"), asked.pop("target"), **asked)

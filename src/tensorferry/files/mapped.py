@@ -8,7 +8,7 @@ import os
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,13 +31,21 @@ from .base.stored import BLOCK_BYTES, Extent, Packed, Stored, chunks
 from .base.wording import named, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from ..maps.lowering import Finding, Lowered, MadeTensor
     from ..typing import Array
     from .base.contents import Contents
 
-__all__ = ["ContentsMap", "MovedTensor", "config_beside", "contents_map", "headers_of", "table_of"]
+__all__ = [
+    "ContentsMap",
+    "MovedTensor",
+    "config_beside",
+    "contents_map",
+    "headers_of",
+    "mapping_of",
+    "table_of",
+]
 
 _WIDE = 16 * BLOCK_BYTES
 """How many bytes are made at a time if elements that are neighbours in the file are not in the target."""
@@ -306,6 +314,18 @@ def contents_map(given: Any, dims: Mapping[str, int] | None, paths: Sequence[str
     table = table_of(given)
     lengths = tuple(sorted(validated_dims(dims).items()))
     return ContentsMap(table.text, lengths, tuple(config_beside(paths).items()))
+
+
+def mapping_of(
+    given: Any, dims: Mapping[str, int] | None
+) -> Callable[[Sequence[str]], ContentsMap] | None:
+    """What makes a `ContentsMap` for the paths of sources; ``None`` without a table.
+
+    The table is read at once: its file may be another when the next part begins.
+    """
+    if given is None:
+        return None
+    return partial(contents_map, table_of(given), dims)
 
 
 def validated_dims(dims: Any) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from .lowering import Finding
 from .moves import box_of, counts, covers_once, reach
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..errors import ConversionError
     from .lowering import Header, Lowered
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["findings", "refuse"]
 
+_MOST_IN_HINT = 20
+_SOME_LENGTH = 32
 _MOST_COUNTED = 1 << 28
 """Of how many elements each is looked at, if the steps alone do not tell."""
 
@@ -94,6 +97,8 @@ def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[Finding]:
     found = []
     covered: dict[object, bool] = {}
     for name, header in source.items():
+        if name in lowered.doubtful:
+            continue
         boxes = used.get(name, set()) | dropped.get(name, set())
         together = frozenset(boxes), header.size
         is_covered = covered.get(together)
@@ -161,26 +166,56 @@ def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[Finding]:
     return found
 
 
-def refuse(found: list[Finding]) -> None:
-    """Raise what is wrong.
+def refuse(found: Sequence[Finding]) -> None:
+    """Raise what is wrong; what is alike but for numbers in names, once.
 
     Raises:
         FormatLimitError: Something is.
         TreeError: Several things are.
     """
-    if not found:
-        return
-    errors: list[ConversionError] = [FormatLimitError(f"{each}.", _way(each)) for each in found]
+    alike: dict[tuple[str, str, str], list[Finding]] = defaultdict(list)
+    for each in found:
+        alike[each.kind, _without_numbers(each.tensor), _without_numbers(each.message)].append(each)
+    ways = _Ways(found)
+    errors: list[ConversionError] = []
+    for (kind, _, _), some in alike.items():
+        first = some[0]
+        more = f" (and {len(some) - 1:,} more like it)" if len(some) > 1 else ""
+        about = f"{first.tensor}{more}: " if first.tensor else ""
+        errors.append(FormatLimitError(f"{about}{first.message}.", ways.of(kind, first)))
     if len(errors) == 1:
         raise errors[0]
-    raise TreeError(f"The table does not fit at {len(errors)} places:", errors)
+    if errors:
+        raise TreeError(f"The table does not fit at {len(errors)} places:", errors)
 
 
-def _way(finding: Finding) -> Hint | None:
-    """What to do about a finding."""
-    if finding.kind == "unused":
-        return Hint(f'drop = ["{finding.tensor}"] in the table, if it is not wanted')
-    if finding.kind == "length" and finding.message.startswith("the length "):
-        name = finding.message.split()[2]
-        return Hint(hints.keyword("dims", {name: 32}), ", with the length that it has")
-    return None
+def _without_numbers(text: str) -> str:
+    return re.sub(r"\d+", "*", text)
+
+
+class _Ways:
+    """What to do about findings: one hint for all of a kind, at the first of them.
+
+    Args:
+        found: The findings.
+    """
+
+    def __init__(self, found: Iterable[Finding]) -> None:
+        unused = [each.tensor for each in found if each.kind == "unused"]
+        globs = dict.fromkeys(map(_without_numbers, unused))
+        exact = unused if len(unused) == 1 else globs
+        self._drop = [*exact][:_MOST_IN_HINT]
+        self._lengths = dict.fromkeys(
+            [each.length for each in found if each.length is not None], _SOME_LENGTH
+        )
+
+    def of(self, kind: str, finding: Finding) -> Hint | None:
+        """The hint for the first finding of a kind."""
+        if kind == "unused" and self._drop:
+            names = ", ".join(f'"{name}"' for name in self._drop)
+            self._drop = []
+            return Hint(f"drop = [{names}] in the table, if that is not wanted")
+        if finding.length is not None and self._lengths:
+            lengths, self._lengths = self._lengths, {}
+            return Hint(hints.keyword("dims", lengths), ", with the lengths that they have")
+        return None

@@ -73,11 +73,13 @@ class Finding(NamedTuple):
             ``"unknown"`` (names), ``"length"`` (a length that is not known, or does not fit).
         tensor: The tensor that it concerns.
         message: What is wrong, in one line.
+        length: The name of the length that is not known, if that is it.
     """
 
     kind: str
     tensor: str
     message: str
+    length: str | None = None
 
     def __str__(self) -> str:
         return f"{self.tensor}: {self.message}" if self.tensor else self.message
@@ -132,6 +134,7 @@ class Lowered(NamedTuple):
         findings: What is wrong.
         dims: The lengths.
         unmade: Why tensors are not made, by name: the reasons of rules that say nothing else.
+        doubtful: Names of the source that a rule has which could not be lowered.
     """
 
     tensors: dict[str, MadeTensor]
@@ -139,6 +142,7 @@ class Lowered(NamedTuple):
     findings: list[Finding]
     dims: dict[str, int]
     unmade: dict[str, str]
+    doubtful: frozenset[str] = frozenset()
 
 
 def lower(
@@ -190,6 +194,7 @@ class _Lowering:
         self._findings: list[Finding] = []
         self._dims = self._known_dims(config, dims)
         self._matches: dict[NameTemplate, list[tuple[str, dict[str, int]]]] = {}
+        self._doubtful: set[str] = set()
         self._used: dict[Reference, tuple[str, ...]] = {}
         self._made_of: dict[object, _Made] = {}
         self._by_text: dict[str, list[str]] = defaultdict(list)
@@ -261,7 +266,8 @@ class _Lowering:
             tensor = self._tensor(rule, name, values)
             if tensor is not None:
                 made[name] = tensor
-        return Lowered(made, self._dropped(), self._findings, self._dims, unmade)
+        doubtful = frozenset(self._doubtful)
+        return Lowered(made, self._dropped(), self._findings, self._dims, unmade, doubtful)
 
     def _tensor(self, rule: Rule, name: str, values: Mapping[str, int]) -> MadeTensor | None:
         if rule.expression is None:
@@ -271,7 +277,7 @@ class _Lowering:
         except _WrongError as error:
             self._add(error.kind, name, str(error))
         except NoValueError as error:
-            self._add("length", name, self._why(error))
+            self._findings.append(Finding("length", name, self._why(error), error.name))
         except NotMovedError:
             self._add("length", name, "takes more moves than a table may have")
         else:
@@ -292,7 +298,15 @@ class _Lowering:
                 found.equal,
                 rule.assumed,
             )
+        self._doubtful |= set(self._sources_of(rule.expression, values))
         return None
+
+    def _sources_of(self, expression: Expression, values: Mapping[str, int]) -> Iterator[str]:
+        """Yield the names of the source that are in an expression, as far as they are there."""
+        for name, _ in _names_in(expression):
+            for each, numbers in self._matching(name):
+                if all(values.get(key, number) == number for key, number in numbers.items()):
+                    yield each
 
     def _why(self, error: NoValueError) -> str:
         if error.name is None:

@@ -115,9 +115,7 @@ class Pattern(NamedTuple):
         lost = next((part for part in own if part.key not in target), None)
         if lost is not None:
             raise NoValueError(None, f"{lost.key} is only on the left of {self}")
-        step_of = dict(
-            zip(target, steps_of([part.size for part in target.values()]), strict=True)
-        )
+        step_of = dict(zip(target, steps_of([part.size for part in target.values()]), strict=True))
         steps, start = [], 0
         for part in own:
             step = step_of[part.key]
@@ -126,9 +124,7 @@ class Pattern(NamedTuple):
                 step = -step
             steps.append(step)
         there = {part.key for part in own}
-        repeated = [
-            (part.size, step_of[key]) for key, part in target.items() if key not in there
-        ]
+        repeated = [(part.size, step_of[key]) for key, part in target.items() if key not in there]
         split = tuple([part.size for part in own])
         found = []
         for move in moves:
