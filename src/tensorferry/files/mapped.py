@@ -126,9 +126,9 @@ class MovedTensor(Stored):
         with _flat(self.sources, made) as flat:
             for start in range(0, size, max(count, 1)):
                 stop = min(start + count, size)
-                part = filled(made.moves, flat, made.source_dtype, start, stop)
+                part = filled(made.moves, flat, made.source_dtype, start, stop, flat.free_pages)
                 for moves in made.equal:
-                    other = filled(moves, flat, made.source_dtype, start, stop)
+                    other = filled(moves, flat, made.source_dtype, start, stop, flat.free_pages)
                     refuse_different(made, part, other, moves)
                 yield from chunks(changed(part, made.changes))
                 flat.release(stop)
@@ -176,6 +176,10 @@ class _Flat:
         for name in [*self._arrays]:
             if self._last[name] < position:
                 del self._arrays[name]
+        self.free_pages()
+
+    def free_pages(self) -> None:
+        """Free the pages of what was read."""
         for pages in self._maps.values():
             # Mapped pages count as memory.
             pages.madvise(mmap.MADV_DONTNEED)

@@ -35,7 +35,12 @@ def words_of(array: Array) -> Array:
 
 
 def filled(
-    moves: Iterable[Move], sources: Callable[[str], Array], dtype: str, start: int, stop: int
+    moves: Iterable[Move],
+    sources: Callable[[str], Array],
+    dtype: str,
+    start: int,
+    stop: int,
+    release: Callable[[], None] | None = None,
 ) -> Array:
     """The elements of a tensor from one position to before another, as an array of one axis.
 
@@ -45,6 +50,7 @@ def filled(
         dtype: The dtype.
         start: The first position.
         stop: The position after the last.
+        release: As for `copy_moves`.
     """
     kind = numpy_dtype(dtype)
     make = paged if (stop - start) * kind.itemsize >= _PAGED else compact
@@ -58,7 +64,7 @@ def filled(
                     known[part.source] = words_of(_constant(part.source, dtype))
                 else:
                     known[part.source] = words_of(sources(str(part.source)))
-            copy_moves([part], known, target, start)
+            copy_moves([part], known, target, start, release)
     return found
 
 
