@@ -504,9 +504,15 @@ class _Lowering:
         """What a reference makes of any tensor with this header."""
         known = {**self._dims, **values}
         shape, start, steps = _sliced(header.shape, reference.slices, known)
+        pattern = reference.pattern
+        if pattern is not None and pattern.takes:
+            values = {**values, **pattern.solve(shape, known)}
+            pattern, shape, start, steps = pattern.opened(
+                shape, start, steps, {**known, **values}
+            )
         move = Move(None, shape, 0, steps_of(shape), start, steps)
         made = _Made(shape, header.dtype, [simplified(move)] if prod(shape) else [])
-        return self._with_pattern(made, reference.pattern, values)
+        return self._with_pattern(made, pattern, values)
 
     def _with_pattern(
         self, made: _Made, pattern: Pattern | None, values: Mapping[str, int]

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import FileFormatError, shown
+from .expressions import AxisSlice
 from .formulas import Formula, NoValueError, formula
 from .moves import Move, restrided, simplified, steps_of
 
@@ -25,13 +26,33 @@ class Atom(NamedTuple):
     Args:
         length: How long it is; ``None`` for ``...``, which is any number of axes.
         is_reversed: Whether it is read from its end.
+        taken: What is taken of it, on the left; ``None`` for all.
     """
 
     length: Formula | None
     is_reversed: bool = False
+    taken: AxisSlice | None = None
+
+    @property
+    def kept(self) -> Formula | None:
+        """How much there is of it on the right; ``None`` for ``...`` or if one index is taken."""
+        if self.taken is None or self.length is None:
+            return self.length
+        if self.taken.is_index:
+            return None
+        stop = self.length if self.taken.stop is None else self.taken.stop
+        return stop if self.taken.start is None else stop.plus(self.taken.start, -1)
+
+    @property
+    def goes(self) -> bool:
+        """Whether one index is taken, so that it is not on the right."""
+        return self.taken is not None and self.taken.is_index
 
     def __str__(self) -> str:
-        return _REST if self.length is None else f"{self.length}{'~' * self.is_reversed}"
+        if self.length is None:
+            return _REST
+        taken = "" if self.taken is None else f"[{self.taken}]"
+        return f"{self.length}{taken}{'~' * self.is_reversed}"
 
 
 Groups = tuple[tuple[Atom, ...], ...]
@@ -53,12 +74,20 @@ class Pattern(NamedTuple):
     def names(self) -> frozenset[str]:
         """The names of lengths."""
         atoms = [atom for side in self for group in side for atom in group]
-        return frozenset().union(*[atom.length.names for atom in atoms if atom.length is not None])
+        lengths = [atom.length for atom in atoms if atom.length is not None]
+        taken = [atom.taken[:2] for atom in atoms if atom.taken is not None]
+        lengths += [place for places in taken for place in places if place is not None]
+        return frozenset().union(*[length.names for length in lengths])
+
+    @property
+    def takes(self) -> bool:
+        """Whether only a part is taken of a part of an axis."""
+        return any(atom.taken is not None for group in self.left for atom in group)
 
     @property
     def repeats(self) -> list[Atom]:
         """The parts that are only on the right."""
-        there = {atom.length for group in self.left for atom in group}
+        there = {atom.kept for group in self.left for atom in group}
         return [
             atom
             for group in self.right
@@ -67,8 +96,8 @@ class Pattern(NamedTuple):
         ]
 
     def inverse(self) -> Pattern | None:
-        """The pattern back; ``None`` if this one repeats."""
-        return None if self.repeats else Pattern(self.right, self.left)
+        """The pattern back; ``None`` if this one repeats, or takes a part."""
+        return None if self.repeats or self.takes else Pattern(self.right, self.left)
 
     def __str__(self) -> str:
         return f"{_written(self.left)} -> {_written(self.right)}"
@@ -94,6 +123,53 @@ class Pattern(NamedTuple):
                     found[unknown.name] = _length_of(group, unknown, length, there)
                     goes_on = True
         return found
+
+    def opened(
+        self,
+        shape: tuple[int, ...],
+        start: int,
+        steps: tuple[int, ...],
+        known: Mapping[str, int],
+    ) -> tuple[Pattern, tuple[int, ...], int, tuple[int, ...]]:
+        """The pattern for what is taken, with the shape, the first position and the steps of that.
+
+        Args:
+            shape: The shape of a source, or of a part of it.
+            start: Where it begins.
+            steps: The step of each axis.
+            known: The lengths.
+
+        Raises:
+            NoValueError: A length is not known, or the shape does not fit.
+        """
+        left: list[tuple[Atom, ...]] = []
+        lengths: list[int] = []
+        by: list[int] = []
+        groups = _without_rest(self.left, len(shape))
+        if len(groups) != len(shape):
+            raise NoValueError(
+                None, f"{_written(self.left)} has {len(groups)} axes, not {len(shape)}"
+            )
+        for group, length, step in zip(groups, shape, steps, strict=True):
+            if all(atom.taken is None for atom in group):
+                left.append(group)
+                lengths.append(length)
+                by.append(step)
+                continue
+            sizes = [_size(atom, length, known) for atom in group]
+            if prod(sizes) != length:
+                raise NoValueError(
+                    None, f"{_in_group(group)} is {prod(sizes)}, and the axis {length}"
+                )
+            for atom, size, inner in zip(group, sizes, steps_of(sizes), strict=True):
+                first, count = _taken(atom, size, known)
+                start += first * inner * step
+                if atom.goes:
+                    continue
+                left.append((Atom(atom.kept, atom.is_reversed),))
+                lengths.append(count)
+                by.append(inner * step)
+        return Pattern(tuple(left), self.right), tuple(lengths), start, tuple(by)
 
     def apply(
         self, moves: Iterable[Move], shape: tuple[int, ...], known: Mapping[str, int]
@@ -193,6 +269,20 @@ def _expanded(groups: Groups, rest: int) -> list[list[tuple[object, Atom]]]:
         else:
             found.append([(atom.length, atom) for atom in group])
     return found
+
+
+def _taken(atom: Atom, size: int, known: Mapping[str, int]) -> tuple[int, int]:
+    """The first index that is taken of a part, and how many are."""
+    if atom.taken is None:
+        return 0, size
+    first = 0 if atom.taken.start is None else atom.taken.start.value(known)
+    if atom.goes:
+        stop = first + 1
+    else:
+        stop = size if atom.taken.stop is None else atom.taken.stop.value(known)
+    if not 0 <= first <= stop <= size:
+        raise NoValueError(None, f"there is no [{atom.taken}] in a part of {size}")
+    return first, stop - first
 
 
 def _repeated(move: Move, axes: list[tuple[int, int]]) -> Move:
@@ -327,9 +417,11 @@ def pattern(text: str) -> Pattern:
     if any(map(_is_rest, found.left)) != any(map(_is_rest, found.right)):
         raise FileFormatError(f"The pattern {shown(text)} has ... on one side only.")
     there = {atom.length for group in found.right for atom in group}
+    if any(atom.taken is not None for group in found.right for atom in group):
+        raise FileFormatError(f"The pattern {shown(text)} takes a part on the right.")
     for group in found.left:
         for atom in group:
-            if atom.length not in there and not _is_one(atom):
+            if not atom.goes and atom.kept not in there and not _is_one(atom):
                 raise FileFormatError(
                     f"The pattern {shown(text)} has {atom} only on the left: take a slice of it."
                 )
@@ -337,7 +429,9 @@ def pattern(text: str) -> Pattern:
 
 
 def _validate_side(side: Groups, text: str) -> None:
-    lengths = [atom.length for group in side for atom in group if not _is_one(atom)]
+    lengths = [
+        atom.kept for group in side for atom in group if not _is_one(atom) and not atom.goes
+    ]
     if len(lengths) > _MOST_ATOMS:
         raise FileFormatError(f"The pattern {shown(text)} has more than {_MOST_ATOMS} parts.")
     twice = next((each for each in lengths if lengths.count(each) > 1), None)
@@ -381,8 +475,21 @@ def _atom(word: str, whole: str) -> Atom:
     if word == _REST:
         return Atom(None)
     is_reversed = word.endswith("~")
-    length = formula(word.rstrip("~") if is_reversed else word)
+    word, bracket, inner = word.removesuffix("~").partition("[")
+    length = formula(word)
+    taken = _part(inner, whole) if bracket else None
     number = length.number
     if number is not None and number < 1:
         raise FileFormatError(f"The pattern {shown(whole)} has an axis of length {number}.")
-    return Atom(length, is_reversed)
+    return Atom(length, is_reversed, taken)
+
+
+def _part(text: str, whole: str) -> AxisSlice:
+    """What is taken of a part: an index, or from where to where."""
+    start, colon, stop = text.removesuffix("]").partition(":")
+    if not text.endswith("]") or ":" in stop or not (start or colon):
+        raise FileFormatError(f"The pattern {shown(whole)} takes no part by [{shown(text)}.")
+    if not colon:
+        return AxisSlice(formula(start), None, None, is_index=True)
+    places = [formula(each) if each else None for each in (start, stop)]
+    return AxisSlice(places[0], places[1], None)

@@ -1,0 +1,308 @@
+"""The process that runs a converter: it imports once, and is forked for each pass.
+
+It is no sandbox: a converter has all rights of who runs it. Time and memory are bounded, and the
+process that traces imports nothing because of a converter.
+
+Both sides speak through files in a folder of their own; a line on a pipe says that a pass is to be
+run, and another that it is over.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import pickle
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..errors import ConversionError, UnsupportedTypeError, shown
+from ..host.free_memory import free_memory
+from ..host.numpy_dtypes import numpy_dtype
+from .lowering import Header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from typing_extensions import Self
+
+    from ..typing import Array
+    from .dyes import Pass
+
+__all__ = ["Child", "ConverterFailedError", "Job", "Output"]
+
+_START = "import sys; from tensorferry.maps.running import main; main(sys.argv[1])"
+_LONGEST_LOG = 2000
+
+
+class ConverterFailedError(Exception):
+    """A pass of a converter that gave nothing.
+
+    Args:
+        why: What happened, in a few words.
+        detail: The traceback, or what it wrote last.
+    """
+
+    def __init__(self, why: str, detail: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.detail = detail
+
+    def error(self, hint: str | None = None) -> ConversionError:
+        """The error for the user."""
+        detail = f"\n\n{self.detail.strip()}" if self.detail.strip() else ""
+        return ConversionError(f"The converter {self.why}.{detail}", hint)
+
+
+class Job(NamedTuple):
+    """What a process has to know to run a converter.
+
+    Args:
+        function: ``("module:name", None)``; or the function as bytes, and nothing.
+        headers: The tensors of the source.
+        framework: Whose tensors the converter takes.
+        config: What is in ``config.json``; ``None`` without one.
+        files: For a converter that takes a path: the files, each with the names of the tensors in
+            it, or with the path of a file that it is a copy of; a name alone if the path is that of
+            the file; ``None`` for ``model.safetensors`` in a folder.
+        seconds: How long one pass may take.
+        memory: How many bytes of memory a pass may take beyond what is imported.
+        given: Names of tensors with real values, which are in ``given.bin``.
+    """
+
+    function: tuple[str, bytes | None]
+    headers: dict[str, Header]
+    framework: str
+    config: Mapping[str, Any] | None
+    files: Mapping[str, Sequence[str] | str] | str | None
+    seconds: float
+    memory: int | None
+    path: tuple[str, ...]
+    folder: str
+
+
+class Output(NamedTuple):
+    """What a converter gave in a pass.
+
+    Args:
+        headers: The tensors, by dotted name, in its order.
+        others: What is no tensor, by name: the name of its type.
+        starts: Where each tensor begins in the file.
+        file: The file.
+        seconds: How long the converter itself took.
+    """
+
+    headers: dict[str, Header]
+    others: dict[str, str]
+    starts: dict[str, int]
+    file: Path
+    seconds: float
+
+    def array(self, name: str) -> Array:
+        """A tensor, flat."""
+        header = self.headers[name]
+        kind = numpy_dtype(header.dtype)
+        return np.fromfile(self.file, kind, header.size, offset=self.starts[name])
+
+
+def reference_to(convert: Callable[..., Any] | str) -> tuple[str, bytes | None]:
+    """How another process gets a function.
+
+    Raises:
+        UnsupportedTypeError: It cannot.
+    """
+    if isinstance(convert, str):
+        module, colon, name = convert.partition(":")
+        if not (module and colon and name):
+            raise UnsupportedTypeError(
+                f"{shown(convert)} names no converter.", '"package.module:function"'
+            )
+        return convert, None
+    if not callable(convert):
+        raise UnsupportedTypeError(f"{shown(convert)} is no function.", "trace(convert, source)")
+    module = getattr(convert, "__module__", None) or ""
+    name = getattr(convert, "__qualname__", "")
+    if module != "__main__" and _names(sys.modules.get(module), name) is convert:
+        with suppress(ImportError, ValueError, AttributeError):
+            if importlib.util.find_spec(module) is not None:
+                return f"{module}:{name}", None
+    return name or type(convert).__qualname__, _pickled(convert, module)
+
+
+def _names(module: Any, name: str) -> Any:
+    found = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _pickled(convert: Callable[..., Any], module: str) -> bytes:
+    way = (
+        f"put {getattr(convert, '__qualname__', 'the function')} into a module that can be "
+        "imported; or `pip install cloudpickle`"
+    )
+    try:
+        cloudpickle: Any = importlib.import_module("cloudpickle")
+    except ImportError:
+        raise UnsupportedTypeError(
+            "The converter is a lambda, a closure or a function of this program, which another "
+            "process cannot import.",
+            way,
+        ) from None
+    known = sys.modules.get(module)
+    with suppress(Exception):
+        if known is not None and importlib.util.find_spec(module) is None:
+            cloudpickle.register_pickle_by_value(known)
+    try:
+        found: bytes = cloudpickle.dumps(convert)
+    except Exception as error:  # noqa: BLE001 - whatever is in its closure
+        raise UnsupportedTypeError(
+            f"The converter holds what cannot be sent to another process: {error}.", way
+        ) from error
+    return found
+
+
+class Child:
+    """The process that runs a converter, for the process that traces.
+
+    Args:
+        job: The converter, and what it gets.
+        given: Real weights, for passes of the kind ``"given"``.
+    """
+
+    def __init__(self, job: Job, given: Mapping[str, Array] | None = None) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="tensorferry-trace-"))
+        self._job = job._replace(folder=str(self._folder))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._count = 0
+        self.seconds = 0.0
+        """How long the converter itself took, in all passes."""
+        (self._folder / "job.pickle").write_bytes(pickle.dumps(self._job))
+        if given is not None:
+            with (self._folder / "given.bin").open("wb") as file:
+                for name in job.headers:
+                    file.write(np.ascontiguousarray(given[name]).reshape(-1).view(np.uint8).data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process, and remove its files."""
+        self._stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            paths = [str(Path(__file__).resolve().parents[2]), *sys.path]
+            environment = {
+                **os.environ,
+                # Threads of these begin at import, and a process with threads cannot be forked.
+                "OPENBLAS_NUM_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join(dict.fromkeys(each or os.getcwd() for each in paths)),
+            }
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, str(self._folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+        return self._process
+
+    def run(self, one: Pass) -> Output:
+        """Run the converter once.
+
+        Raises:
+            ConverterFailedError: It gave nothing.
+            ConversionError: The process could not begin.
+        """
+        number, self._count = self._count, self._count + 1
+        process = self._start()
+        assert process.stdin is not None
+        line = json.dumps([number, *one]) + "\n"
+        try:
+            process.stdin.write(line.encode())
+            process.stdin.flush()
+            answer = self._answer(process)
+        except (BrokenPipeError, EOFError):
+            self._stop()
+            raise ConverterFailedError("ended the process", self._log()) from None
+        if "failed" in answer:
+            if answer.get("is_over"):
+                self._stop()
+            raise ConverterFailedError(answer["failed"], answer.get("detail") or self._log())
+        if answer.get("is_over"):
+            self._stop()
+        self.seconds += answer["seconds"]
+        headers = {
+            name: Header(tuple(shape), dtype) for name, shape, dtype, _ in answer["tensors"]
+        }
+        starts = {name: start for name, _, _, start in answer["tensors"]}
+        file = self._folder / f"{number}.bin"
+        return Output(headers, answer["others"], starts, file, answer["seconds"])
+
+    def forget(self, output: Output) -> None:
+        """Remove what a pass wrote."""
+        output.file.unlink(missing_ok=True)
+
+    def _log(self) -> str:
+        """What the converter wrote last."""
+        with suppress(OSError):
+            text = (self._folder / "log.txt").read_text(errors="replace")
+            return text[-_LONGEST_LOG:]
+        return ""
+
+    def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        """What the process says at the end of a pass."""
+        assert process.stdout is not None
+        end = time.monotonic() + self._job.seconds + 120  # for imports, and what is ours
+        found = b""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(process.stdout, selectors.EVENT_READ)
+            while not found.endswith(b"\n"):
+                if not waiting.select(max(end - time.monotonic(), 0)):
+                    self._stop()
+                    raise ConverterFailedError(
+                        f"did not end within {self._job.seconds:g} seconds", self._log()
+                    )
+                more = os.read(process.stdout.fileno(), 1 << 16)
+                if not more:
+                    raise EOFError
+                found += more
+        answer: dict[str, Any] = json.loads(found)
+        if "answer" in answer:
+            answer = json.loads(Path(answer["answer"]).read_text())
+        return answer
+
+
+def default_memory() -> int | None:
+    """How much memory a pass may take, if nobody says."""
+    return free_memory()
