@@ -262,9 +262,7 @@ class Child:
         if answer.get("is_over"):
             self._stop()
         self.seconds += answer["seconds"]
-        headers = {
-            name: Header(tuple(shape), dtype) for name, shape, dtype, _ in answer["tensors"]
-        }
+        headers = {name: Header(tuple(shape), dtype) for name, shape, dtype, _ in answer["tensors"]}
         starts = {name: start for name, _, _, start in answer["tensors"]}
         file = self._folder / f"{number}.bin"
         return Output(headers, answer["others"], starts, file, answer["seconds"])

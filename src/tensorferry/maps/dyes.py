@@ -265,9 +265,7 @@ class Dye:
         np.copyto(found, numbers, where=is_digit)
 
 
-def _digits(
-    part: Array, letters: Alphabet, affine: tuple[float, float], is_digit: Array
-) -> Array:
+def _digits(part: Array, letters: Alphabet, affine: tuple[float, float], is_digit: Array) -> Array:
     """The digits of values; where there are none, `is_digit` becomes false."""
     times, plus = affine
     with np.errstate(all="ignore"):

@@ -507,9 +507,7 @@ class _Lowering:
         pattern = reference.pattern
         if pattern is not None and pattern.takes:
             values = {**values, **pattern.solve(shape, known)}
-            pattern, shape, start, steps = pattern.opened(
-                shape, start, steps, {**known, **values}
-            )
+            pattern, shape, start, steps = pattern.opened(shape, start, steps, {**known, **values})
         move = Move(None, shape, 0, steps_of(shape), start, steps)
         made = _Made(shape, header.dtype, [simplified(move)] if prod(shape) else [])
         return self._with_pattern(made, pattern, values)

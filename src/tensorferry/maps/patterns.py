@@ -145,11 +145,8 @@ class Pattern(NamedTuple):
         left: list[tuple[Atom, ...]] = []
         lengths: list[int] = []
         by: list[int] = []
-        groups = _without_rest(self.left, len(shape))
-        if len(groups) != len(shape):
-            raise NoValueError(
-                None, f"{_written(self.left)} has {len(groups)} axes, not {len(shape)}"
-            )
+        expanded = _expanded(self.left, len(self._rest(len(shape))))
+        groups = [tuple([atom for _, atom in group]) for group in expanded]
         for group, length, step in zip(groups, shape, steps, strict=True):
             if all(atom.taken is None for atom in group):
                 left.append(group)
@@ -214,12 +211,12 @@ class Pattern(NamedTuple):
         rest = self._rest(len(shape))
         sizes: dict[object, int] = {}
         sides = []
-        for side in self:
+        for number, side in enumerate(self):
             found = []
             for place, group in enumerate(_expanded(side, len(rest))):
-                length = shape[place] if side is self.left else 1
+                length = shape[place] if number == 0 else 1
                 parts = [_part(key, atom, length, sizes, known) for key, atom in group]
-                if side is self.left and prod(part.size for part in parts) != length:
+                if number == 0 and prod(part.size for part in parts) != length:
                     size = prod(part.size for part in parts)
                     text = _in_group(tuple([atom for _, atom in group]))
                     raise NoValueError(None, f"{text} is {size}, and the axis {length}")
@@ -429,9 +426,7 @@ def pattern(text: str) -> Pattern:
 
 
 def _validate_side(side: Groups, text: str) -> None:
-    lengths = [
-        atom.kept for group in side for atom in group if not _is_one(atom) and not atom.goes
-    ]
+    lengths = [atom.kept for group in side for atom in group if not _is_one(atom) and not atom.goes]
     if len(lengths) > _MOST_ATOMS:
         raise FileFormatError(f"The pattern {shown(text)} has more than {_MOST_ATOMS} parts.")
     twice = next((each for each in lengths if lengths.count(each) > 1), None)
@@ -477,14 +472,14 @@ def _atom(word: str, whole: str) -> Atom:
     is_reversed = word.endswith("~")
     word, bracket, inner = word.removesuffix("~").partition("[")
     length = formula(word)
-    taken = _part(inner, whole) if bracket else None
+    taken = _slice_of(inner, whole) if bracket else None
     number = length.number
     if number is not None and number < 1:
         raise FileFormatError(f"The pattern {shown(whole)} has an axis of length {number}.")
     return Atom(length, is_reversed, taken)
 
 
-def _part(text: str, whole: str) -> AxisSlice:
+def _slice_of(text: str, whole: str) -> AxisSlice:
     """What is taken of a part: an index, or from where to where."""
     start, colon, stop = text.removesuffix("]").partition(":")
     if not text.endswith("]") or ":" in stop or not (start or colon):
