@@ -78,6 +78,39 @@ class WeightMap(Table):
         """
         Path(path).write_text(self.text, "utf-8")
 
+    @classmethod
+    def infer(
+        cls,
+        source: Any,
+        target: Any,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+    ) -> Self:
+        """The table that makes one model's weights of another's, from two files of the same weights.
+
+        >>> import numpy as np, tensorferry as ferry
+        >>> weight = np.random.default_rng(0).random((4, 6))
+        >>> print(ferry.WeightMap.infer({"fc.weight": weight}, {"dense.kernel": weight.T.copy()}))
+        [map]
+        "dense.kernel" = "fc.weight : a b -> b a"
+        <BLANKLINE>
+
+        Tensors are found by their values, whatever their names: whole, one behind another, in parts,
+        with other axes, in another float dtype. Nothing is shown as found that all values do not
+        confirm. What more than one tensor could be (zeros, ones, copies) is chosen by names and
+        neighbours, and is marked as ``assumed``.
+        """
+        from .maps.inferring import inferred
+
+        table = inferred(
+            _weights_of(source, "source"),
+            _weights_of(target, "target"),
+            config=_numbers(source, config),
+            dims=_lengths(dims),
+        )
+        return cls.of(table)
+
     # -- used ----------------------------------------------------------------------------------------
 
     def check(
@@ -102,13 +135,9 @@ class WeightMap(Table):
         dims: Mapping[str, int] | None,
         config: Mapping[str, int] | None,
     ) -> Lowered:
-        from .files.mapped import config_beside, validated_dims
         from .maps.lowering import lower
 
-        numbers = dict(config or {})
-        if isinstance(source, (str, os.PathLike)):
-            numbers = {**config_beside([os.fspath(source)]), **numbers}
-        return lower(self, headers, config=numbers, dims=validated_dims(dims))
+        return lower(self, headers, config=_numbers(source, config), dims=_lengths(dims))
 
     def explain(
         self,
@@ -152,6 +181,39 @@ class WeightMap(Table):
         lowered = self._lowered(tree, headers, dims, config)
         refuse(findings(lowered, headers))
         return applied(lowered, tree, to, device, copy)
+
+
+def _numbers(source: Any, config: Mapping[str, int] | None) -> dict[str, int]:
+    """The numbers of ``config.json``, with those that are given."""
+    from .files.mapped import config_beside
+
+    found = dict(config or {})
+    if isinstance(source, (str, os.PathLike)):
+        found = {**config_beside([os.fspath(source)]), **found}
+    return found
+
+
+def _lengths(dims: Mapping[str, int] | None) -> dict[str, int]:
+    from .files.mapped import validated_dims
+
+    return validated_dims(dims)
+
+
+def _weights_of(given: Any, what: str) -> dict[str, Any]:
+    """The tensors of a file or a tree, to be read.
+
+    Raises:
+        UnsupportedTypeError: It is neither.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        from .files.api import open as open_file
+
+        return dict(open_file(given).tensors)
+    if hasattr(given, "tensors") and hasattr(given, "paths"):
+        return dict(given.tensors)
+    from .maps.trees import weights_in
+
+    return dict(weights_in(given, what))
 
 
 def headers_from(given: Any, what: str) -> dict[str, Header]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .lowering import Lowered
 
-__all__ = ["applied", "named_tensors", "tree_headers"]
+__all__ = ["applied", "named_tensors", "tree_headers", "weights_in"]
 
 
 def named_tensors(tree: Any, what: str = "tree") -> dict[str, Any]:
@@ -97,6 +97,32 @@ def applied(
     for (target, place), some in groups.items():
         found |= convert_tree(some, target, copy=copy, device=None if place == HOST else place)
     return {name: found[name] for name in lowered.tensors}
+
+
+class _InMemory(NamedTuple):
+    """A tensor in memory, as `inferring` reads it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    values: Array
+
+    def array(self) -> Array:
+        """All of it."""
+        return self.values
+
+
+def weights_in(tree: Any, what: str) -> dict[str, _InMemory]:
+    """The tensors of a tree, by their dotted names, as arrays of the host.
+
+    Raises:
+        UnsupportedTypeError: There are none.
+    """
+    tensors = named_tensors(tree, what)
+    arrays = convert_tree(tensors, EXCHANGE)
+    return {
+        name: _InMemory(described(array).dtype, array.shape, array)
+        for name, array in arrays.items()
+    }
 
 
 def lowered_shape(x: Any) -> tuple[int, ...]:
