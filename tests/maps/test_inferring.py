@@ -90,7 +90,9 @@ def test_layers_are_one_rule():
 
 def test_experts_are_stacked():
     experts = {f"m.{i}.e.{e}.w": weights(100 * i + e, (5, 7)) for i in range(3) for e in range(11)}
-    target = {f"l.{i}.w": np.stack([experts[f"m.{i}.e.{e}.w"].T for e in range(11)]) for i in range(3)}
+    target = {
+        f"l.{i}.w": np.stack([experts[f"m.{i}.e.{e}.w"].T for e in range(11)]) for i in range(3)
+    }
     _, rules = inferred(experts, target)
     assert list(rules) == ["l.{i}.w"]
 
@@ -103,9 +105,7 @@ def test_a_fused_tensor_is_taken_apart():
             target[f"l.{i}.{name}"] = part
     table, _ = inferred(fused, target)
     assert len(table.rules) == 3
-    assert_made(
-        dict(sorted(table.inverse().apply(target).items())), fused
-    )
+    assert_made(dict(sorted(table.inverse().apply(target).items())), fused)
 
 
 def test_what_is_left_is_dropped():
@@ -119,11 +119,20 @@ def test_constants_are_assumed_and_chosen_by_names_and_neighbours():
     source, target = {}, {}
     for i in range(3):
         source |= {f"m.{i}.attn.w": weights(i, (8, 8)), f"m.{i}.mlp.w": weights(9 + i, (8, 8))}
-        target |= {f"l.{i}.mixer.kernel": source[f"m.{i}.attn.w"].T, f"l.{i}.ff.kernel": source[f"m.{i}.mlp.w"].T}
+        target |= {
+            f"l.{i}.mixer.kernel": source[f"m.{i}.attn.w"].T,
+            f"l.{i}.ff.kernel": source[f"m.{i}.mlp.w"].T,
+        }
         for part in ("attn", "mlp"):
-            source |= {f"m.{i}.{part}.scale": np.ones(8, "float32"), f"m.{i}.{part}.bias": np.zeros(8, "float32")}
+            source |= {
+                f"m.{i}.{part}.scale": np.ones(8, "float32"),
+                f"m.{i}.{part}.bias": np.zeros(8, "float32"),
+            }
         for part in ("mixer", "ff"):
-            target |= {f"l.{i}.{part}.scale": np.ones(8, "float32"), f"l.{i}.{part}.bias": np.zeros(8, "float32")}
+            target |= {
+                f"l.{i}.{part}.scale": np.ones(8, "float32"),
+                f"l.{i}.{part}.bias": np.zeros(8, "float32"),
+            }
     target = {name: np.ascontiguousarray(x) for name, x in target.items()}
     table, rules = inferred(source, target)
     for name, rule in rules.items():
@@ -174,9 +183,15 @@ def test_signs_of_zero_and_nans_count():
     assert rules["y"].reason is None
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "complex64", "float8_e4m3fn", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int64", "complex64", "float8_e4m3fn", "float64"]
+)
 def test_any_dtype(dtype):
-    x = np.random.default_rng(3).integers(0, 100, (16, 9)).astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
+    x = (
+        np.random.default_rng(3)
+        .integers(0, 100, (16, 9))
+        .astype(np.dtype(getattr(ml_dtypes, dtype, dtype)))
+    )
     if dtype == "complex64":
         x = x + 1j * np.arange(9, dtype="float32")
     inferred({"a": x.astype(x.dtype)}, {"y": np.ascontiguousarray(x.T)})
@@ -212,7 +227,9 @@ def models(draw):
     random = np.random.default_rng(seed)
     source, target = {}, {}
     for place in range(draw(st.integers(1, 4))):
-        shape = tuple(draw(st.sampled_from([1, 2, 3, 4, 6, 8])) for _ in range(draw(st.integers(1, 4))))
+        shape = tuple(
+            draw(st.sampled_from([1, 2, 3, 4, 6, 8])) for _ in range(draw(st.integers(1, 4)))
+        )
         x = random.standard_normal(shape).astype(draw(st.sampled_from(["float32", "float64"])))
         source[f"s.{place}"] = x
         how = draw(st.sampled_from(["permuted", "joined", "split", "cast", "reshaped"]))
@@ -225,7 +242,9 @@ def models(draw):
             target[f"t.{place}"] = np.concatenate([x, other], axis)
         elif how == "split":
             parts = np.array_split(x, 2, axis)
-            target |= {f"t.{place}.{number}": part for number, part in enumerate(parts) if part.size}
+            target |= {
+                f"t.{place}.{number}": part for number, part in enumerate(parts) if part.size
+            }
         elif how == "cast":
             target[f"t.{place}"] = x.astype("float16")
         else:

@@ -166,7 +166,7 @@ def _pickled(convert: Callable[..., Any], module: str) -> bytes:
             cloudpickle.register_pickle_by_value(known)
     try:
         found: bytes = cloudpickle.dumps(convert)
-    except Exception as error:  # noqa: BLE001 - whatever is in its closure
+    except Exception as error:
         raise UnsupportedTypeError(
             f"The converter holds what cannot be sent to another process: {error}.", way
         ) from error

@@ -6,8 +6,8 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..core.dtypes import find
-from ..errors import ConversionError, FileFormatError, shown
+from ..core.dtypes import DTYPES
+from ..errors import FileFormatError, shown
 from .expressions import (
     Arithmetic,
     AxisSlice,
@@ -289,10 +289,9 @@ def _pattern(value: dict[str, Any]) -> Any:
 
 
 def _dtype(name: Any) -> str:
-    try:
-        return find(_text(name, "dtype")).name
-    except ConversionError as error:
-        raise FileFormatError(error.message) from None
+    if _text(name, "dtype") not in DTYPES:
+        raise FileFormatError(f"{shown(name)} is no dtype, such as float32 or bfloat16.")
+    return str(name)
 
 
 def _number(value: Any) -> float:
