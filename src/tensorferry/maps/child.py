@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import ConversionError, UnsupportedTypeError, shown
-from ..host.free_memory import free_memory
 from ..host.numpy_dtypes import numpy_dtype
 from .lowering import Header
 
@@ -78,7 +77,7 @@ class Job(NamedTuple):
             the file; ``None`` for ``model.safetensors`` in a folder.
         seconds: How long one pass may take.
         memory: How many bytes of memory a pass may take beyond what is imported.
-        given: Names of tensors with real values, which are in ``given.bin``.
+        folder: Where both sides write.
     """
 
     function: tuple[str, bytes | None]
@@ -88,7 +87,6 @@ class Job(NamedTuple):
     files: Mapping[str, Sequence[str] | str] | str | None
     seconds: float
     memory: int | None
-    path: tuple[str, ...]
     folder: str
 
 
@@ -299,8 +297,3 @@ class Child:
         if "answer" in answer:
             answer = json.loads(Path(answer["answer"]).read_text())
         return answer
-
-
-def default_memory() -> int | None:
-    """How much memory a pass may take, if nobody says."""
-    return free_memory()

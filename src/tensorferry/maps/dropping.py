@@ -1,0 +1,161 @@
+"""What of a source is in no tensor that a table makes: the names and parts that stand in `drop`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .expressions import AxisSlice, Reference
+from .formulas import Formula
+from .generalizing import numbered
+from .lowering import lower
+from .moves import box_of, counts, covers_once
+from .names import NameTemplate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..typing import Array
+    from .generalizing import Model, NumberedName
+    from .moves import Box
+    from .table import Table
+
+__all__ = ["dropped"]
+
+_MOST_LOOKED_AT = 1 << 28
+_MOST_PARTS = 64
+
+Slices = tuple[tuple[int | None, int | None], ...]
+"""From where to where along each axis; nothing for the end of it."""
+
+
+class _Lost(NamedTuple):
+    """A source, or a part of it, that is in no tensor."""
+
+    model: int
+    name: NumberedName
+    slices: Slices
+
+
+def dropped(
+    table: Table,
+    models: Sequence[Model],
+    unknown: Mapping[str, Sequence[int]],
+    touched: Sequence[frozenset[str]],
+) -> tuple[Reference, ...]:
+    """What of the sources no rule uses.
+
+    Args:
+        table: The table.
+        models: The models that it was made from.
+        unknown: Lengths that nothing tells, with what they are in each model.
+        touched: For each model, sources of outputs whose rule says nothing.
+    """
+    found: list[_Lost] = []
+    names: list[set[str]] = []
+    for place, model in enumerate(models):
+        given = {name: values[place] for name, values in unknown.items()}
+        used: dict[str, set[Box]] = defaultdict(set)
+        lowered = lower(table, model.source, config=model.config, dims=given)
+        for made in lowered.tensors.values():
+            for move in made.moves:
+                if isinstance(move.source, str):
+                    used[move.source].add(box_of(move, source=True))
+        lost = set()
+        for name, header in model.source.items():
+            if name in touched[place] or not header.size:
+                continue
+            for slices in _parts(used.get(name, set()), header.shape, header.size):
+                found.append(_Lost(place, numbered(name), slices))
+                lost.add(name)
+        names.append(lost)
+    return tuple(_references(found, models))
+
+
+def _parts(boxes: set[Box], shape: tuple[int, ...], size: int) -> Iterator[Slices]:
+    """Yield the parts of a source that no box has."""
+    if not boxes:
+        yield ()
+        return
+    if covers_once(boxes, size) or (0, ((size, 1),)) in boxes or size > _MOST_LOOKED_AT:
+        return
+    unused = counts(boxes, size).reshape(shape) == 0
+    waiting: list[tuple[Array, Slices]] = [(unused, ())]
+    made = 0
+    while waiting and made < _MOST_PARTS:
+        mask, slices = waiting.pop(0)
+        axis = len(slices)
+        if not mask.any():
+            continue
+        if axis == len(shape):
+            made += 1
+            yield _trimmed(slices)
+            continue
+        # Along each axis, stretches of the same.
+        rows = mask.reshape(mask.shape[0], -1)
+        breaks = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
+        edges = [0, *breaks.tolist(), len(rows)]
+        for start, stop in zip(edges, edges[1:], strict=False):
+            part = (start or None, stop if stop < len(rows) else None)
+            waiting.append((mask[start], (*slices, part)))
+
+
+def _trimmed(slices: Slices) -> Slices:
+    found = list(slices)
+    while found and found[-1] == (None, None):
+        found.pop()
+    return tuple(found)
+
+
+def _references(found: Sequence[_Lost], models: Sequence[Model]) -> Iterator[Reference]:
+    """Yield what is dropped, for all numbers in names where that is the same."""
+    groups: dict[Any, list[_Lost]] = defaultdict(list)
+    for each in found:
+        groups[each.name.texts, each.slices].append(each)
+    done: set[tuple[Any, ...]] = set()
+    for (texts, slices), lost in groups.items():
+        template = _template(texts, lost, models)
+        if template is not None:
+            yield Reference(template, _as_slices(slices))
+            continue
+        for each in lost:
+            exact = each.name.template()
+            if (exact, slices) not in done:
+                done.add((exact, slices))
+                yield Reference(exact, _as_slices(slices))
+
+
+def _template(
+    texts: tuple[str, ...], lost: Sequence[_Lost], models: Sequence[Model]
+) -> NameTemplate | None:
+    """A name for all that is lost, if no other source has it."""
+    rows = {each.name.numbers for each in lost}
+    if len(rows) < 2:
+        return None
+    varying = [at for at in range(len(texts) - 1) if len({row[at] for row in rows}) > 1]
+    names = iter(("i", "j", "k", "m", "n", "o"))
+    formulas: list[Formula | None] = [None] * (len(texts) - 1)
+    for at in varying[:6]:
+        formulas[at] = Formula.of(next(names))
+    template = lost[0].name.template(formulas)
+    there = {(each.model, each.name.numbers) for each in lost}
+    for place, model in enumerate(models):
+        for name in model.source:
+            if template.match(name) is not None and (place, numbered(name).numbers) not in there:
+                return None
+    return template
+
+
+def _as_slices(slices: Slices) -> tuple[AxisSlice, ...]:
+    return tuple(
+        [
+            AxisSlice(
+                None if start is None else Formula.of(start),
+                None if stop is None else Formula.of(stop),
+                None,
+            )
+            for start, stop in slices
+        ]
+    )

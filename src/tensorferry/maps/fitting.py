@@ -1,0 +1,652 @@
+"""From an index array to an expression: which elements of which sources an output has, in readable form.
+
+Nothing is searched: along each axis the positions are taken apart into lengths and steps, which are
+those of the axes of a source or of parts of them. Where they are not, the axis is cut at the
+changes, or split by the period of the changes, and each part is fitted alone. Pieces along axes come
+before accidents, such as a diagonal or two halves that are swapped.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import gcd, prod
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
+
+import numpy as np
+
+from .moves import steps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ..typing import Array
+    from .expressions import Expression
+
+__all__ = [
+    "Filled",
+    "Form",
+    "Joined",
+    "NotFittedError",
+    "Piece",
+    "RawMoves",
+    "Taken",
+    "fit",
+    "fitted",
+    "pieces_of",
+]
+
+_CHUNK = 1 << 20
+_MOST_SEGMENTS = 4096
+_MOST_JOINED = 1024
+_MOST_RAW = 4096
+_DEEPEST = 6
+
+
+class NotFittedError(Exception):
+    """An output that takes too many moves."""
+
+
+class Part(NamedTuple):
+    """A part of an axis of a source.
+
+    Args:
+        key: What it is on the right; ``None`` if one index is taken.
+        length: How long it is.
+        first: The first index that is taken.
+        count: How many are taken.
+    """
+
+    key: int | None
+    length: int
+    first: int
+    count: int
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all of it is taken."""
+        return self.key is not None and self.count == self.length
+
+
+class Taken(NamedTuple):
+    """What is taken of an axis of a source: numbers, ``None`` where nothing is written.
+
+    Args:
+        start: The first index.
+        stop: The index after the last.
+        step: The step.
+        is_index: Whether it is one index, and the axis goes.
+    """
+
+    start: int | None
+    stop: int | None
+    step: int | None
+    is_index: bool = False
+
+
+class Placed(NamedTuple):
+    """A part of an axis of an output.
+
+    Args:
+        key: The part of the source that it is; another number if it is repeated.
+        length: How long it is.
+        is_reversed: Whether it is from the end.
+    """
+
+    key: int
+    length: int
+    is_reversed: bool
+
+
+class Piece(NamedTuple):
+    """A part of one source, rearranged.
+
+    Args:
+        source: The name of the source, or what stands for it.
+        slices: What is taken of its axes.
+        left: The parts of the axes that stay.
+        right: The parts of the axes of the output.
+    """
+
+    source: Any
+    slices: tuple[Taken, ...]
+    left: tuple[tuple[Part, ...], ...]
+    right: tuple[tuple[Placed, ...], ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the axes that stay are those of the output, in this order."""
+        if len(self.left) != len(self.right):
+            return False
+        for left, right in zip(self.left, self.right, strict=True):
+            if not left and not right:
+                continue
+            if len(left) != 1 or len(right) != 1 or not left[0].is_full:
+                return False
+            if left[0].key != right[0].key or right[0].is_reversed:
+                return False
+        return True
+
+
+class Filled(NamedTuple):
+    """A part that is in no source.
+
+    Args:
+        code: Which constant.
+        shape: Its shape.
+    """
+
+    code: int
+    shape: tuple[int, ...]
+
+
+class Joined(NamedTuple):
+    """Parts behind each other.
+
+    Args:
+        parts: The parts; one for all numbers, if there is an `index`.
+        axis: The axis; a new one if they are stacked.
+        is_stack: Whether they are stacked.
+        axes: How many axes there are then.
+        is_merged: Whether the axis and the one before it are then one.
+        index: The name of the number in names of which all are taken.
+    """
+
+    parts: tuple[Form, ...]
+    axis: int
+    is_stack: bool
+    axes: int
+    is_merged: bool = False
+    index: str | None = None
+
+
+class RawMoves(NamedTuple):
+    """Moves of numbers, for what has no other form.
+
+    Args:
+        moves: For each: the source, the lengths, and each side's start and steps.
+        shape: The shape of the output.
+    """
+
+    moves: tuple[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]
+    shape: tuple[int, ...]
+
+
+Form = Union[Piece, Filled, Joined, RawMoves]  # noqa: UP007 - also where Python 3.10 evaluates it
+
+
+def fit(
+    index: Array,
+    shape: Sequence[int],
+    sources: Mapping[str, Sequence[int]],
+    constants: Sequence[float] = (),
+    dtype: str = "float32",
+) -> Expression:
+    """The expression for an output, from where each of its elements comes from.
+
+    >>> import numpy as np
+    >>> index = np.arange(12).reshape(3, 4).T + 12
+    >>> print(fit(index, (4, 3), {"other": (12,), "weight": (3, 4)}))
+    weight : a b -> b a
+
+    It is for whoever knows this: a trace that reads it from dyed tensors, or an inference that
+    compares values. Every element is compared with the form that is found.
+
+    Args:
+        index: For each element of the output, in row-major order, the number of the element of a
+            source: sources are numbered through, in the order of `sources`. ``-1 - k`` is constant
+            number k.
+        shape: The shape of the output.
+        sources: The shapes of the sources, by name.
+        constants: The constants.
+        dtype: The dtype of what is constant.
+
+    Raises:
+        NotFittedError: It takes too many moves.
+    """
+    from .generalizing import expression_of  # here, because it reads forms
+
+    return expression_of(fitted(index, shape, sources), constants=constants, dtype=dtype)
+
+
+def fitted(index: Array, shape: Sequence[int], sources: Mapping[str, Sequence[int]]) -> Form:
+    """As `fit`, as numbers and names that can still be compared with those of other outputs.
+
+    Raises:
+        NotFittedError: It takes too many moves.
+    """
+    box = index.reshape(tuple(shape))
+    if not box.size:
+        return Filled(0, tuple(shape))
+    return _Fitting(sources).all(box)
+
+
+def pieces_of(form: Form) -> Iterator[Piece]:
+    """All parts of sources in a form."""
+    if isinstance(form, Piece):
+        yield form
+    elif isinstance(form, Joined):
+        for part in form.parts:
+            yield from pieces_of(part)
+
+
+class _Atom:
+    """A length and a step of the positions along an axis of an output."""
+
+    def __init__(self, size: int, step: int, is_reversed: bool = False) -> None:
+        self.size = size
+        self.step = step
+        self.is_reversed = is_reversed
+        self.key = -1
+
+
+class _Fitting:
+    def __init__(self, sources: Mapping[str, Sequence[int]]) -> None:
+        self._names = list(sources)
+        self._shapes = [tuple(shape) for shape in sources.values()]
+        starts = [0, *accumulate(prod(shape) for shape in self._shapes)]
+        self._starts = np.array(starts, np.int64)
+        self._random = np.random.default_rng(0)
+
+    def all(self, box: Array) -> Form:
+        """The form of a whole output."""
+        found = self._form(box, 0)
+        return self._raw(box) if found is None else found
+
+    def _source_of(self, number: int) -> int:
+        return int(np.searchsorted(self._starts, number, "right")) - 1
+
+    def _sources_of(self, line: Array) -> Array:
+        """Which source each element of a line is of; negative for constants."""
+        found = np.searchsorted(self._starts, line, "right") - 1
+        return np.where(line < 0, line, found)
+
+    # -- forms ---------------------------------------------------------------------------------------
+
+    def _form(self, box: Array, depth: int) -> Form | None:
+        first = int(box[(0,) * box.ndim])
+        if first < 0:
+            if bool((box == first).all()):
+                return Filled(-1 - first, box.shape)
+        else:
+            piece = self._piece(box, first)
+            if isinstance(piece, Piece):
+                return piece
+            if piece is not None:
+                return self._joined(box, piece, [0, box.shape[piece] // 2], depth)
+        if depth >= _DEEPEST:
+            return None
+        found: list[tuple[int, int, list[int]]] = []
+        for axis, length in enumerate(box.shape):
+            if length > 1:
+                starts = self._segments(box, axis)
+                if 1 < len(starts) <= _MOST_SEGMENTS:
+                    found.append((len(starts), axis, starts))
+        for _, axis, starts in sorted(found):
+            form = self._cut(box, axis, starts, depth)
+            if form is not None:
+                return form
+        return None
+
+    def _cut(self, box: Array, axis: int, starts: list[int], depth: int) -> Form | None:
+        """A form of parts along an axis."""
+        length = box.shape[axis]
+        period = self._period(box, axis, starts)
+        if period is not None:
+            count, size = period
+            shape = (*box.shape[:axis], length // size, size, *box.shape[axis + 1 :])
+            split = box.reshape(shape)
+            form = self._joined(split, axis + 1, starts[:count], depth)
+            if isinstance(form, Joined):
+                return form._replace(is_merged=True)
+        if len(starts) > _MOST_JOINED:
+            return None
+        return self._joined(box, axis, starts, depth)
+
+    def _joined(self, box: Array, axis: int, starts: list[int], depth: int) -> Form | None:
+        stops = [*starts[1:], box.shape[axis]]
+        sizes = [stop - start for start, stop in zip(starts, stops, strict=True)]
+        is_stack = set(sizes) == {1} and self._is_new(box, axis)
+        parts = []
+        for start, stop in zip(starts, stops, strict=True):
+            place: Any = start if is_stack else slice(start, stop)
+            part = self._form(box[(*[slice(None)] * axis, place)], depth + 1)
+            if part is None:
+                return None
+            parts.append(part)
+        return Joined(tuple(parts), axis, is_stack, box.ndim)
+
+    def _is_new(self, box: Array, axis: int) -> bool:
+        """Whether an axis is not one that the sources have."""
+        line = np.moveaxis(box, axis, 0).reshape(box.shape[axis], -1)[:, 0]
+        for number in line[line >= 0]:
+            shape = self._shapes[self._source_of(int(number))]
+            if len(shape) >= box.ndim and shape[min(axis, len(shape) - 1)] == 1:
+                return False
+        return True
+
+    # -- cuts ----------------------------------------------------------------------------------------
+
+    def _segments(self, box: Array, axis: int) -> list[int]:
+        """Where the parts along an axis begin, as lines through a few places show."""
+        places = [tuple(0 for _ in box.shape), tuple(length - 1 for length in box.shape)]
+        for _ in range(2):
+            places.append(tuple(int(self._random.integers(length)) for length in box.shape))
+        found = {0}
+        for place in places:
+            line = box[(*place[:axis], slice(None), *place[axis + 1 :])]
+            found.update(self._breaks(line))
+            if len(found) > _MOST_SEGMENTS:
+                break
+        return sorted(found)
+
+    def _breaks(self, line: Array) -> list[int]:
+        """Where a line is not the same numbers and steps any more."""
+        sources = self._sources_of(line)
+        edges = np.flatnonzero(np.diff(sources)) + 1
+        if len(edges) > _MOST_SEGMENTS:
+            return list(range(_MOST_SEGMENTS + 2))
+        found = []
+        starts, stops = [0, *edges.tolist()], [*edges.tolist(), len(line)]
+        for start, stop in zip(starts, stops, strict=True):
+            found.append(start)
+            if line[start] < 0:
+                continue
+            at = start
+            while at < stop and len(found) <= _MOST_SEGMENTS:
+                if at > start:
+                    found.append(at)
+                part = line[at:stop]
+                if _atoms_of(part - part[0]) is not None:
+                    break
+                at += _regular(part)
+        return found
+
+    def _period(self, box: Array, axis: int, starts: list[int]) -> tuple[int, int] | None:
+        """How many parts there are in a period, and its length; ``None`` if there is none."""
+        count = len(starts)
+        if count < 4:
+            return None
+        sizes = np.diff([*starts, box.shape[axis]])
+        place = [0] * box.ndim
+        line = box[(*place[:axis], slice(None), *place[axis + 1 :])][starts]
+        sources = self._sources_of(line)
+        for each in range(1, count // 2 + 1):
+            if count % each:
+                continue
+            same = bool((sizes.reshape(-1, each) == sizes[:each]).all())
+            if same and bool((sources.reshape(-1, each) == sources[:each]).all()):
+                return each, int(sizes[:each].sum())
+        return None
+
+    # -- one piece -----------------------------------------------------------------------------------
+
+    def _piece(self, box: Array, first: int) -> Piece | int | None:
+        """The one piece that a box is; the axis of two halves that are swapped; or ``None``."""
+        lines = []
+        for axis in range(box.ndim):
+            place: list[Any] = [0] * box.ndim
+            place[axis] = slice(None)
+            lines.append(box[tuple(place)] - first)
+        axes: list[list[_Atom]] = []
+        for line in lines:
+            atoms = _atoms_of(line)
+            if atoms is None:
+                return None
+            axes.append([_Atom(size, step) for size, step in atoms])
+        source = self._source_of(first)
+        low = first + sum(int(line.min()) for line in lines)
+        high = first + sum(int(line.max()) for line in lines)
+        if low < self._starts[source] or high >= self._starts[source + 1]:
+            return None
+        for axis, atoms in enumerate(axes):
+            turned = atoms and atoms[0].size == 2 and atoms[0].step < 0
+            if turned and box.shape[axis] > 2 and _equals(box, lines, first):
+                return axis
+        piece = _placed(first - int(self._starts[source]), axes, self._shapes[source])
+        if piece is None or not _equals(box, lines, first):
+            return None
+        slices, left, right = piece
+        return Piece(self._names[source], slices, left, right)
+
+    # -- moves ---------------------------------------------------------------------------------------
+
+    def _raw(self, box: Array) -> RawMoves:
+        """Moves of numbers for a box."""
+        found: list[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
+        steps = steps_of(box.shape)
+        self._add_raw(box, 0, steps, found)
+        return RawMoves(tuple(found), box.shape)
+
+    def _add_raw(self, box: Array, start: int, steps: tuple[int, ...], found: list[Any]) -> None:
+        first = int(box[(0,) * box.ndim])
+        lines = []
+        for axis in range(box.ndim):
+            place: list[Any] = [0] * box.ndim
+            place[axis] = slice(None)
+            lines.append(box[tuple(place)] - first)
+        axes = [_atoms_of(line) for line in lines]
+        source = self._source_of(first)
+        whole = first >= 0 and None not in axes
+        if whole:
+            low = first + sum(int(line.min()) for line in lines)
+            high = first + sum(int(line.max()) for line in lines)
+            whole = low >= self._starts[source] and high < self._starts[source + 1]
+        if whole and _equals(box, lines, first):
+            sizes: list[int] = []
+            to: list[int] = []
+            of: list[int] = []
+            for atoms, step in zip(axes, steps, strict=True):
+                inner = step
+                part = []
+                for size, by in reversed(atoms or []):
+                    part.append((size, inner, by))
+                    inner *= size
+                for size, by_target, by_source in reversed(part):
+                    sizes.append(size)
+                    to.append(by_target)
+                    of.append(by_source)
+            at = first - int(self._starts[source])
+            found.append((self._names[source], tuple(sizes), (start, *to), (at, *of)))
+            if len(found) > _MOST_RAW:
+                raise NotFittedError
+            return
+        if first < 0:
+            raise NotFittedError
+        for axis, step in enumerate(steps):
+            starts = self._segments(box, axis) if box.shape[axis] > 1 else [0]
+            if 1 < len(starts) <= _MOST_RAW:
+                stops = [*starts[1:], box.shape[axis]]
+                for begin, end in zip(starts, stops, strict=True):
+                    part_of = box[(*[slice(None)] * axis, slice(begin, end))]
+                    self._add_raw(part_of, start + begin * step, steps, found)
+                return
+        raise NotFittedError
+
+
+# -- positions along an axis -------------------------------------------------------------------------
+
+
+def _atoms_of(line: Array) -> list[tuple[int, int]] | None:
+    """The lengths and steps, from the outer one to the inner, of positions that begin at 0."""
+    atoms: list[tuple[int, int]] = []
+    while len(line) > 1:
+        differences = np.diff(line)
+        step = int(differences[0])
+        breaks = np.flatnonzero(differences != step) + 1
+        run = gcd(len(line), *np.unique(breaks[:_CHUNK]).tolist()[:_MOST_SEGMENTS])
+        if run == 1:
+            return None
+        blocks = line.reshape(-1, run)
+        if not bool((np.diff(blocks, axis=1) == step).all()):
+            return None
+        atoms.insert(0, (run, step))
+        line = blocks[:, 0]
+    return atoms
+
+
+def _regular(line: Array) -> int:
+    """How many elements from the beginning have lengths and steps."""
+    size, length = 1, len(line)
+    while length // size > 1:
+        count = length // size
+        blocks = line[: count * size].reshape(count, size)
+        heads = blocks[:, 0]
+        like_first = (blocks - heads[:, None] == blocks[0] - heads[0]).all(axis=1)
+        steady = heads - heads[0] == (heads[1] - heads[0]) * np.arange(count)
+        bad = np.flatnonzero(~(like_first & steady))
+        good = int(bad[0]) if len(bad) else count
+        if good < 2:
+            break
+        size *= good
+    return size
+
+
+def _equals(box: Array, lines: Sequence[Array], first: int) -> bool:
+    """Whether each number of a box is the sum of those of the lines along its axes."""
+    if box.size > _CHUNK:
+        # A few before all.
+        random = np.random.default_rng(1)
+        place = [random.integers(length, size=256) for length in box.shape]
+        some = sum(line[at] for line, at in zip(lines, place, strict=True))
+        if not bool((box[tuple(place)] == some + first).all()):
+            return False
+    return _all_equal(box, lines, first)
+
+
+def _all_equal(box: Array, lines: Sequence[Array], first: int) -> bool:
+    if not box.ndim:
+        return int(box) == first
+    rows = box.shape[0]
+    inner = prod(box.shape[1:])
+    if inner > _CHUNK:
+        return all(
+            _all_equal(box[row], lines[1:], first + int(lines[0][row])) for row in range(rows)
+        )
+    rest: Any = np.zeros((1,) * (box.ndim - 1), np.int64)
+    for axis, line in enumerate(lines[1:]):
+        rest = rest + line.reshape((1,) * axis + (-1,) + (1,) * (box.ndim - 2 - axis))
+    count = max(_CHUNK // max(inner, 1), 1)
+    for start in range(0, rows, count):
+        heads = lines[0][start : start + count] + first
+        there = heads.reshape((-1,) + (1,) * (box.ndim - 1)) + rest
+        if not np.array_equal(box[start : start + count], there):
+            return False
+    return True
+
+
+# -- positions in a source ---------------------------------------------------------------------------
+
+_Sides = tuple[tuple[Taken, ...], tuple[tuple[Part, ...], ...], tuple[tuple[Placed, ...], ...]]
+
+
+def _placed(first: int, axes: list[list[_Atom]], shape: tuple[int, ...]) -> _Sides | None:
+    """The slices and parts that steps are; ``None`` if they do not go along axes."""
+    for atoms in axes:
+        for atom in atoms:
+            if atom.step < 0:
+                first += (atom.size - 1) * atom.step
+                atom.step = -atom.step
+                atom.is_reversed = True
+    own = [
+        (axis, length, step)
+        for axis, (length, step) in enumerate(zip(shape, steps_of(shape), strict=True))
+        if length > 1
+    ]
+    by_axis: dict[int, list[_Atom]] = {axis: [] for axis, _, _ in own}
+    for place, atoms in enumerate(axes):
+        made: list[_Atom] = []
+        waiting = atoms[::-1]
+        while waiting:
+            atom = waiting.pop()
+            if not atom.step:
+                made.append(atom)
+                continue
+            axis, length, step = next((each for each in own if each[2] <= atom.step), (-1, 0, 0))
+            if axis < 0 or atom.step % step:
+                return None
+            limit = step * length
+            if atom.step * atom.size > limit and limit % atom.step == 0:
+                per = limit // atom.step
+                if per > 1 and atom.size > per:
+                    if atom.size % per:
+                        return None
+                    outer = _Atom(atom.size // per, limit, atom.is_reversed)
+                    waiting += [_Atom(per, atom.step, atom.is_reversed), outer]
+                    continue
+            made.append(atom)
+            by_axis[axis].append(atom)
+        axes[place] = made
+    key = 0
+    for atoms in axes:
+        for atom in atoms:
+            atom.key = key
+            key += 1
+    index = [int(each) for each in np.unravel_index(first, shape)] if shape else []
+    slices: list[Taken] = []
+    left: list[tuple[Part, ...]] = []
+    for axis, (length, step) in enumerate(zip(shape, steps_of(shape), strict=True)):
+        found = _along(length, index[axis], step, by_axis.get(axis, []))
+        if found is None:
+            return None
+        taken, parts = found
+        slices.append(taken)
+        if not taken.is_index:
+            left.append(parts)
+    while slices and slices[-1] == Taken(None, None, None):
+        slices.pop()
+    right = [
+        tuple([Placed(atom.key, atom.size, atom.is_reversed) for atom in atoms]) for atoms in axes
+    ]
+    return tuple(slices), tuple(left), tuple(right)
+
+
+def _along(
+    length: int, first: int, step: int, atoms: list[_Atom]
+) -> tuple[Taken, tuple[Part, ...]] | None:
+    """What is taken of an axis of a source, and its parts."""
+    if length == 1:
+        return Taken(None, None, None), ()
+    if not atoms:
+        return Taken(first, None, None, is_index=True), ()
+    atoms = sorted(atoms, key=lambda atom: -atom.step)
+    units = [atom.step // step for atom in atoms]
+    reach = first + sum(unit * (atom.size - 1) for unit, atom in zip(units, atoms, strict=True))
+    if reach >= length:
+        return None
+    for atom, outer, inner in zip(atoms[1:], units, units[1:], strict=False):
+        if outer % inner or outer < inner * atom.size:
+            return None
+    inner_unit = units[-1]
+    count = prod(atom.size for atom in atoms)
+    if units[0] * atoms[0].size == count * inner_unit:
+        stop = first + inner_unit * (count - 1) + 1
+        reaches = first + inner_unit * count >= length
+        taken = Taken(
+            first or None,
+            None if reaches else stop,
+            inner_unit if inner_unit > 1 else None,
+        )
+        return taken, tuple([Part(atom.key, atom.size, 0, atom.size) for atom in atoms])
+    return _with_gaps(length, first, atoms, units)
+
+
+def _with_gaps(
+    length: int, first: int, atoms: list[_Atom], units: list[int]
+) -> tuple[Taken, tuple[Part, ...]] | None:
+    """The parts of an axis of which only some are taken, as of each head."""
+    whole = length - length % units[0]
+    if first >= whole:
+        return None
+    outer = whole // units[0]
+    lengths = [outer, *[one // two for one, two in zip(units, units[1:], strict=False)]]
+    parts = []
+    rest = first
+    for atom, unit, size in zip(atoms, units, lengths, strict=True):
+        at, rest = divmod(rest, unit)
+        if at + atom.size > size:
+            return None
+        parts.append(Part(atom.key, size, at, atom.size))
+    if units[-1] > 1:
+        parts.append(Part(None, units[-1], rest, 1))
+    taken = Taken(None, whole if whole < length else None, None)
+    return taken, tuple(parts)

@@ -1,0 +1,551 @@
+"""Read a table off a converter: run it on dyed tensors, fit what comes out, and verify on random bits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backends import registry
+from ..core.dtypes import find
+from ..errors import ConversionError, NotEnoughMemoryError, UnsupportedTypeError
+from ..host.casts import cast
+from ..host.free_memory import free_memory
+from ..host.numpy_dtypes import numpy_dtype
+from .child import Child, ConverterFailedError, Job, reference_to
+from .dropping import dropped
+from .dyes import MOST_ELEMENTS, Dye, Pass, total_bytes
+from .expressions import Cast
+from .fitting import Filled, NotFittedError, fitted
+from .generalizing import Model, Output, exact_rule, generalized
+from .lowering import Constant, Header, lower
+from .moves import copy_moves
+from .table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..typing import Array
+    from .child import Output as Given
+    from .dyes import Manner
+    from .fitting import Form
+    from .lowering import MadeTensor
+
+__all__ = ["trace"]
+
+_MOST_CONSTANTS = 16
+_KEPT = 1 << 28
+"""How many bytes of random tensors are kept, which several outputs need."""
+_VIAS = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2")
+_VALUES = "depends on values"
+_ARITHMETIC = "arithmetic"
+_UNREAL = "not from the source"
+
+
+def trace(
+    convert: Callable[..., Any] | str,
+    source: Mapping[str, Header] | Sequence[tuple[Mapping[str, Header], Mapping[str, Any]]],
+    *,
+    framework: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    files: Mapping[str, Sequence[str] | str] | str | None = None,
+    dims: Mapping[str, Any] | None = None,
+    verify_with: Mapping[str, Array] | None = None,
+    seconds: float = 600,
+    memory: int | None = None,
+) -> Table:
+    """The table that says what a converter does with weights.
+
+    The converter runs in a process of its own, some ten times, on tensors that are made up. It has
+    all rights of the caller: a child process bounds its time and memory, and is no sandbox.
+
+    Args:
+        convert: A function of a dict of tensors; or of the path of a folder, if its first parameter
+            is annotated ``str`` or ``Path``. It gives a dict, which may be nested, or an object with
+            ``state_dict()``. Or where the function is: ``"package.module:function"``.
+        source: The tensors that it gets, by name. Or for several sizes of one architecture, pairs of
+            these with their ``config.json``: then lengths have formulas.
+        framework: Whose tensors a function of a dict gets; ``None`` for the first that is known and
+            has devices.
+        config: What is in ``config.json``, beside the file.
+        files: The files of the folder, each with the names of its tensors, or with the path of a
+            file that is copied there; a name alone if the converter gets the path of that file.
+            ``None``: ``model.safetensors``.
+        dims: Names of lengths, with their values; for several sizes with a value for each.
+        verify_with: Real weights, on which the table is compared with the converter. They decide
+            where it depends on values.
+        seconds: How long one run may take.
+        memory: How many bytes one run may take; ``None`` for what is free.
+
+    Raises:
+        ConversionError: The converter fails, or gives no tensors.
+        UnsupportedTypeError: Another process cannot get the function.
+        NotEnoughMemoryError: The tensors are too many for this machine.
+    """
+    several = not hasattr(source, "keys")
+    sizes: list[tuple[Mapping[str, Header], Mapping[str, Any] | None]]
+    sizes = list(source) if several else [(source, config)]  # type: ignore[arg-type,list-item]
+    if not sizes or not all(headers for headers, _ in sizes):
+        raise UnsupportedTypeError("There are no tensors to trace with.")
+    function = reference_to(convert)
+    name = framework or _default_framework()
+    models, reports = [], []
+    for place, (headers, settings) in enumerate(sizes):
+        given = {key: _at(value, place, several) for key, value in (dims or {}).items()}
+        job = Job(
+            function, dict(headers), name, settings, files, seconds, memory or free_memory(), ""
+        )
+        report = _Tracing(job, verify_with if not place else None).all()
+        reports.append(report)
+        models.append(Model(headers, report.outputs, numbers_in(settings or {}), given))
+    return _table(models, reports)
+
+
+def _at(value: Any, place: int, several: bool) -> int:
+    if not several or isinstance(value, int):
+        return int(value)
+    return int(value[place])
+
+
+def _default_framework() -> str:
+    """The first framework of this package's that has devices, in their order."""
+    return next(name for name, each in registry.known().items() if each.capabilities.devices.names)
+
+
+def numbers_in(config: Mapping[str, Any], before: str = "") -> dict[str, int]:
+    """The whole numbers of ``config.json``, by keys with dots."""
+    found: dict[str, int] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            found |= numbers_in(value, f"{before}{key}.")
+        elif type(value) is int:
+            found[f"{before}{key}"] = value
+    return found
+
+
+class Report(NamedTuple):
+    """What was found out about a converter.
+
+    Args:
+        outputs: What it gives.
+        touched: The sources of outputs whose rule says nothing.
+        is_unsure: Whether there are outputs of which the sources are not known.
+        seconds: How long the converter took, in all passes.
+    """
+
+    outputs: list[Output]
+    touched: frozenset[str]
+    is_unsure: bool
+    seconds: float
+
+
+def _table(models: Sequence[Model], reports: Sequence[Report]) -> Table:
+    """The table for what came out, in which each rule is verified."""
+    rules, ways, unknown = generalized(models)
+    table = Table(tuple(rules), (), ways)
+    drop = dropped(table, models, unknown, [report.touched for report in reports])
+    # What an unknown output is made of may be any of the sources.
+    is_unsure = any(report.is_unsure for report in reports)
+    known = {output.name for model in models for output in model.outputs if output.form is None}
+    is_unsure |= any(
+        rule.expression is None and str(rule.target) not in known for rule in table.rules
+    )
+    if not is_unsure:
+        table = Table(table.rules, drop, ways)
+    for place, model in enumerate(models):
+        given = {name: values[place] for name, values in unknown.items()}
+        lowered = lower(table, model.source, config=model.config, dims={**given})
+        wrong = [each for each in lowered.findings if each.kind not in ("unfilled", "unused")]
+        wanted = {output.name for output in model.outputs if output.form is not None}
+        lost = wanted - lowered.tensors.keys() - lowered.unmade.keys()
+        if wrong or lost:
+            what = str(wrong[0]) if wrong else f"{sorted(lost)[0]} is in no rule"
+            raise ConversionError(f"The table that was traced does not make the same: {what}.")
+    return table
+
+
+# -- one size ----------------------------------------------------------------------------------------
+
+
+class _Runs(NamedTuple):
+    """What a converter gave in all passes.
+
+    Args:
+        digits: On dyed tensors.
+        again: On the first of them, with other seeds.
+        others: On all else, by what it was; without what it did not take.
+        real: On real weights; ``None`` without them.
+    """
+
+    digits: list[Given]
+    again: Given
+    others: dict[Pass, Given]
+    real: Given | None
+
+
+class _Tracing:
+    def __init__(self, job: Job, real: Mapping[str, Array] | None) -> None:
+        self._job = job
+        self._dye = Dye(job.headers)
+        self._real = real
+        self._refuse()
+        self._manner: Manner = "whole"
+        self._small: list[Given] | None = None
+        self._kept: OrderedDict[tuple[Pass, str], Array] = OrderedDict()
+        self._touched: set[str] = set()
+        self._is_unsure = False
+        self._shapes = {name: header.shape for name, header in job.headers.items()}
+
+    def _refuse(self) -> None:
+        needed = total_bytes(self._job.headers.values())
+        free = free_memory()
+        # The converter has its source and its result at once, and mostly something between.
+        if self._dye.count >= MOST_ELEMENTS or (free is not None and 3 * needed > free):
+            raise NotEnoughMemoryError(
+                f"To trace with {self._dye.count:,} elements needs about {3 * needed:,} bytes of "
+                f"memory, and {free or 0:,} are free.",
+                "trace a smaller model of the same architecture, with fewer layers or a smaller "
+                "vocabulary; its table is for all sizes if three are traced",
+            )
+        real = self._real
+        if real is not None:
+            for name, header in self._job.headers.items():
+                if name not in real or real[name].shape != header.shape:
+                    raise UnsupportedTypeError(f"verify_with has no {name} of {header.shape}.")
+
+    def all(self) -> Report:
+        """Run the converter, and find out what each output is."""
+        with Child(self._job, self._real) as child:
+            self._child = child
+            runs = self._run()
+            outputs = [self._output(name, runs) for name in self._names(runs)]
+            return Report(outputs, frozenset(self._touched), self._is_unsure, child.seconds)
+
+    def _run(self) -> _Runs:
+        child = self._child
+        passes = self._dye.passes()
+        try:
+            digits = [child.run(passes[0])]
+        except ConverterFailedError as failed:
+            self._manner = "near"
+            passes = self._dye.passes("near")
+            try:
+                digits = [child.run(passes[0])]
+            except ConverterFailedError:
+                raise failed.error(self._hint(failed)) from None
+        if not digits[0].headers:
+            raise ConversionError(
+                "The converter gives no tensors.",
+                "return a dict of tensors, or an object with state_dict()",
+            )
+        digits += [self._needed(each) for each in passes[1:]]
+        again = self._needed(passes[0]._replace(seed=1))
+        others: dict[Pass, Given] = {}
+        for one in (Pass("zeros"), Pass("ones"), Pass("bits", seed=2), Pass("floats", seed=3)):
+            with suppress(ConverterFailedError):
+                others[one] = child.run(one)
+        if not any(one.kind in ("bits", "floats") for one in others):
+            # It wants a range: all digits of numbers in it.
+            others[Pass("near", seed=4)] = self._needed(Pass("near", seed=4))
+        real = None if self._real is None else self._needed(Pass("given"))
+        return _Runs(digits, again, others, real)
+
+    def _needed(self, one: Pass) -> Given:
+        try:
+            return self._child.run(one)
+        except ConverterFailedError as failed:
+            raise failed.error(self._hint(failed)) from None
+
+    def _hint(self, failed: ConverterFailedError) -> str | None:
+        if "did not end" in failed.why:
+            return "seconds=3600, or trace a smaller model of the same architecture"
+        if "imported" in failed.why:
+            return "put the converter into a module that can be imported"
+        if "raised" in failed.why:
+            return (
+                "trace with the names, shapes, dtypes and config that it is made for; if it wants "
+                "files or keys besides: files=, config="
+            )
+        return None
+
+    @staticmethod
+    def _names(runs: _Runs) -> list[str]:
+        """All names that came out in any pass."""
+        found: dict[str, None] = {}
+        every = [*runs.digits, *runs.others.values()]
+        for given in every if runs.real is None else [*every, runs.real]:
+            found |= dict.fromkeys([*given.headers, *given.others])
+        return list(found)
+
+    # -- one output ----------------------------------------------------------------------------------
+
+    def _output(self, name: str, runs: _Runs) -> Output:
+        first = runs.digits[0]
+        if name not in first.headers:
+            what = first.others.get(name)
+            reason = _VALUES if what is None else f"no tensor ({what})"
+            if what is None:
+                self._is_unsure = True
+            return Output(name, Header((), "float32"), None, reason)
+        header = first.headers[name]
+        same = all(each.headers.get(name) == header for each in [*runs.digits, runs.again])
+        if not same:
+            return self._unknown(name, header, _VALUES)
+        if not header.size:
+            return Output(name, header, Filled(0, header.shape), None, (0,), header.dtype)
+        arrays = [each.array(name) for each in runs.digits]
+        if not _equal(arrays[0], runs.again.array(name)):
+            return Output(name, header, None, _UNREAL)
+        numbers = self._dye.numbers_of(arrays, self._manner)
+        constants: tuple[float, ...] = ()
+        lost = numbers < 0
+        if lost.any():
+            found = self._lost(name, header, runs, arrays, numbers, lost)
+            if isinstance(found, str):
+                return self._unknown(name, header, found)
+            constants = found
+        del arrays
+        return self._fitted(name, header, runs, numbers, constants)
+
+    def _unknown(self, name: str, header: Header, reason: str) -> Output:
+        """An output whose rule says nothing, and whose sources are not known."""
+        if reason in (_VALUES, _ARITHMETIC):
+            self._is_unsure = True
+        return Output(name, header, None, reason)
+
+    def _touch(self, numbers: Array) -> None:
+        self._touched |= set(self._sources_of(numbers))
+
+    def _sources_of(self, numbers: Array) -> list[str]:
+        names = list(self._dye.starts)
+        starts = np.array(list(self._dye.starts.values()), np.int64)
+        edges = np.append(starts, self._dye.count)
+        kept = numbers[numbers >= 0]
+        counts, _ = np.histogram(kept, edges) if len(kept) else (np.zeros(len(names)), None)
+        return [name for name, count in zip(names, counts, strict=True) if count]
+
+    def _lost(
+        self,
+        name: str,
+        header: Header,
+        runs: _Runs,
+        arrays: list[Array],
+        numbers: Array,
+        lost: Array,
+    ) -> tuple[float, ...] | str:
+        """What elements are that are no copies: constants, or the reason why nobody knows."""
+        steady = np.ones(len(lost), bool)
+        for each in arrays[1:]:
+            steady &= _words(each) == _words(arrays[0])
+        if bool(steady[lost].all()):
+            values = np.unique(_words(arrays[0])[lost])
+            whole = bool(lost.all())
+            if len(values) > (1 if whole else _MOST_CONSTANTS):
+                return "constant"
+            found = values.view(arrays[0].dtype)
+            for code, value in enumerate(values):
+                numbers[lost & (_words(arrays[0]) == value)] = -1 - code
+            return tuple(_number(each) for each in found)
+        viewed = self._viewed(header, arrays)
+        if viewed is not None:
+            return viewed
+        return self._affine(name, header, runs) or _ARITHMETIC
+
+    def _viewed(self, header: Header, arrays: list[Array]) -> str | None:
+        """Whether an output is the bits of another dtype."""
+        for dtype in dict.fromkeys(each.dtype for each in self._job.headers.values()):
+            kind = numpy_dtype(dtype)
+            if dtype == header.dtype or arrays[0].nbytes % kind.itemsize:
+                continue
+            numbers = self._dye.numbers_of([each.view(kind) for each in arrays], self._manner)
+            if bool((numbers >= 0).all()):
+                self._touch(numbers)
+                return f"bits of {dtype} viewed as {header.dtype}"
+        return None
+
+    def _affine(self, name: str, header: Header, runs: _Runs) -> str | None:
+        """A factor and a summand, if they are the same for all elements."""
+        zeros, ones = runs.others.get(Pass("zeros")), runs.others.get(Pass("ones"))
+        if zeros is None or ones is None or find(header.dtype).kind in ("complex", "bool"):
+            return None
+        if zeros.headers.get(name) != header or ones.headers.get(name) != header:
+            return None
+        plus, total = [each.array(name).astype(np.float64) for each in (zeros, ones)]
+        with np.errstate(all="ignore"):
+            times = total - plus
+        if not (np.isfinite(times).all() and (times == times[0]).all() and times[0]):
+            return None
+        if not (plus == plus[0]).all():
+            return None
+        if self._small is None:
+            self._small = [self._needed(each) for each in self._dye.passes("small")]
+        if any(each.headers.get(name) != header for each in self._small):
+            return None
+        arrays = [each.array(name) for each in self._small]
+        affine = float(times[0]), float(plus[0])
+        numbers = self._dye.numbers_of(arrays, "small", affine)
+        if not bool((numbers >= 0).all()):
+            return None
+        self._touch(numbers)
+        return f"affine {affine[0]:g}*x{affine[1]:+g}"
+
+    def _fitted(
+        self, name: str, header: Header, runs: _Runs, numbers: Array, constants: tuple[float, ...]
+    ) -> Output:
+        sources = self._sources_of(numbers)
+        dtypes = list(dict.fromkeys(self._job.headers[each].dtype for each in sources))
+        if len(dtypes) > 1:
+            self._touched |= set(sources)
+            return Output(name, header, None, f"made of {' and '.join(dtypes)}")
+        dtype = dtypes[0] if dtypes else header.dtype
+        if constants and dtype != header.dtype:
+            # What is filled is written before the cast.
+            kept = [_as(value, dtype) for value in constants]
+            if None in kept:
+                self._touched |= set(sources)
+                return Output(name, header, None, _ARITHMETIC)
+        try:
+            form: Form = fitted(numbers, header.shape, self._shapes)
+        except NotFittedError:
+            self._touched |= set(sources)
+            return Output(name, header, None, "more moves than a table may have")
+        output = Output(name, header, form, None, constants, dtype)
+        reason = self._verified(output, runs)
+        if reason is None:
+            return output
+        self._touched |= set(sources)
+        return output._replace(form=None, reason=reason)
+
+    # -- verify --------------------------------------------------------------------------------------
+
+    def _verified(self, output: Output, runs: _Runs) -> str | None:
+        """Why an output is not what was fitted; ``None`` if it is, in each pass."""
+        rule, dims = exact_rule(output)
+        lowered = lower(Table((rule,), (), dims), self._job.headers)
+        made = lowered.tensors.get(output.name)
+        if made is None or made.header != output.header:
+            return _ARITHMETIC
+        reason = None
+        for one, given in runs.others.items():
+            reason = self._compared(made, one, given, reason)
+        if runs.real is None:
+            return reason
+        on_real = self._compared(made, Pass("given"), runs.real, None)
+        if on_real is None and reason == _VALUES:
+            return None
+        return reason or (on_real and _VALUES)
+
+    def _compared(
+        self, made: MadeTensor, one: Pass, given: Given, reason: str | None
+    ) -> str | None:
+        """Compare an output in a pass; and what is known so far about why it is another."""
+        if reason is not None and reason != _VALUES:
+            return reason
+        if given.headers.get(made.name) != made.header:
+            return _VALUES
+        found = given.array(made.name)
+        plain = self._made(made, one)
+        expected = _changed(plain, made)
+        if _alike(found, expected, made):
+            return reason
+        if one.kind in ("zeros", "ones"):
+            return _VALUES
+        via = _via(plain, found, made)
+        if via is not None:
+            return f"narrowed through {via}"
+        if np.array_equal(np.sort(_words(found)), np.sort(_words(expected))):
+            return _VALUES
+        return _ARITHMETIC if one.kind == "bits" or reason is None else reason
+
+    def _made(self, made: MadeTensor, one: Pass) -> Array:
+        """What the moves make of the tensors of a pass."""
+        kind = numpy_dtype(made.source_dtype)
+        target = np.empty(made.header.size, kind)
+        sources: dict[Any, Array] = {}
+        for move in made.moves:
+            if isinstance(move.source, Constant):
+                sources[move.source] = _words(_constant(move.source.number, made.source_dtype))
+            else:
+                sources[move.source] = _words(self._source(str(move.source), one))
+        copy_moves(made.moves, sources, _words(target))
+        return target
+
+    def _source(self, name: str, one: Pass) -> Array:
+        if one.kind == "given":
+            assert self._real is not None
+            return np.ascontiguousarray(self._real[name]).reshape(-1)
+        key = one, name
+        if key not in self._kept:
+            self._kept[key] = self._dye.array(name, one).reshape(-1)
+        self._kept.move_to_end(key)
+        while len(self._kept) > 1 and sum(each.nbytes for each in self._kept.values()) > _KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+
+# -- values ------------------------------------------------------------------------------------------
+
+
+def _words(array: Array) -> Array:
+    """The elements as whole numbers, so that no NaN is like none."""
+    width = array.dtype.itemsize
+    return array.view(f"u{width}" if width in (1, 2, 4, 8) else f"V{width}")
+
+
+def _equal(one: Array, other: Array) -> bool:
+    return one.nbytes == other.nbytes and np.array_equal(one.view(np.uint8), other.view(np.uint8))
+
+
+def _number(value: Any) -> float:
+    number = value.item() if hasattr(value, "item") else value
+    if isinstance(number, bool):
+        return int(number)
+    return number if isinstance(number, int) else float(number)
+
+
+def _as(value: float, dtype: str) -> float | None:
+    """A number, if a dtype has it."""
+    with np.errstate(all="ignore"):
+        kept = np.array([value]).astype(numpy_dtype(dtype)).astype(np.float64)[0]
+    return value if kept == value else None
+
+
+def _constant(number: float, dtype: str) -> Array:
+    return np.array([number]).astype(numpy_dtype(dtype))
+
+
+def _changed(array: Array, made: MadeTensor) -> Array:
+    with np.errstate(all="ignore"):
+        for change in made.changes:
+            if isinstance(change, Cast):
+                array = cast(array, change.dtype)
+    return array
+
+
+def _alike(found: Array, expected: Array, made: MadeTensor) -> bool:
+    """Whether two arrays have the same bits; after a cast, any NaN is like another."""
+    if found.dtype != expected.dtype:
+        return False
+    if _equal(found, expected):
+        return True
+    if not made.changes or find(made.header.dtype).kind not in ("float", "complex"):
+        return False
+    both = (found != found) & (expected != expected)
+    return bool((both | (_words(found) == _words(expected))).all())
+
+
+def _via(plain: Array, found: Array, made: MadeTensor) -> str | None:
+    """The dtype through which an output went that has fewer digits."""
+    if find(made.header.dtype).kind != "float" or find(made.source_dtype).kind != "float":
+        return None
+    for via in _VIAS:
+        if via in (made.source_dtype, made.header.dtype):
+            continue
+        narrow = cast(plain, via)
+        again = cast(narrow, made.header.dtype)
+        same = (found != found) & (again != again)
+        if bool((same | (_words(found) == _words(again))).all()):
+            return via
+    return None
