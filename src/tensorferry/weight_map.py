@@ -17,7 +17,7 @@ from .maps.table import Table
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .maps.lowering import Finding, Lowered, MadeTensor
+    from .maps.lowering import MapFinding, Lowered, MadeTensor
 
 __all__ = ["MapPlan", "WeightMap"]
 
@@ -120,7 +120,7 @@ class WeightMap(Table):
         *,
         dims: Mapping[str, int] | None = None,
         config: Mapping[str, int] | None = None,
-    ) -> list[Finding]:
+    ) -> list[MapFinding]:
         """What is wrong between the table, a source and a target, from shapes and dtypes alone."""
         from .maps.checking import findings
 

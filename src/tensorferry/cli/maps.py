@@ -17,7 +17,7 @@ from .usage import Command, CommandGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..maps.lowering import Finding
+    from ..maps.lowering import MapFinding
     from ..weight_map import WeightMap
 
 __all__ = ["app", "dims_of"]
@@ -132,7 +132,7 @@ def _write(table: WeightMap, output: Path | None) -> None:
     show_note(f"{output}: {counted(len(table.rules), 'rule')}")
 
 
-def _print_findings(findings: Iterable[Finding], table: Path) -> None:
+def _print_findings(findings: Iterable[MapFinding], table: Path) -> None:
     lines = [(each.kind, printable(each.tensor), printable(each.message)) for each in findings]
     rows(lines, styles=("warn", "name", ""))
     verdict = ("failed", "bad") if lines else ("ok", "ok")

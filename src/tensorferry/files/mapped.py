@@ -33,7 +33,7 @@ from .base.wording import named, path_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-    from ..maps.lowering import Finding, Lowered, MadeTensor
+    from ..maps.lowering import MapFinding, Lowered, MadeTensor
     from ..typing import Array
     from .base.contents import Contents
 
@@ -211,7 +211,7 @@ class ContentsMap(NamedTuple):
         headers = headers_of(contents)
         return lower(self.table, headers, config=dict(self.config), dims=dict(self.dims))
 
-    def findings(self, contents: Contents, lowered: Lowered) -> list[Finding]:
+    def findings(self, contents: Contents, lowered: Lowered) -> list[MapFinding]:
         """What is wrong between the table and contents."""
         return findings(lowered, headers_of(contents))
 

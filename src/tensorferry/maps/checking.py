@@ -11,7 +11,7 @@ import numpy as np
 from .. import hints
 from ..errors import FormatLimitError, TreeError
 from ..hints import Hint
-from .lowering import Finding
+from .lowering import MapFinding
 from .moves import box_of, counts, covers_once, reach
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MOST_COUNTED = 1 << 28
 
 def findings(
     lowered: Lowered, source: Mapping[str, Header], target: Mapping[str, Header] | None = None
-) -> list[Finding]:
+) -> list[MapFinding]:
     """What is wrong between a table, its source and a target.
 
     Args:
@@ -57,27 +57,27 @@ def findings(
     return found
 
 
-def _uncovered(name: str, boxes: list[Box], size: int) -> Finding:
+def _uncovered(name: str, boxes: list[Box], size: int) -> MapFinding:
     """Which elements of a tensor are not written, or twice."""
     if size > _MOST_COUNTED:
-        return Finding("unfilled", name, f"its {size:,} elements are not each written once")
+        return MapFinding("unfilled", name, f"its {size:,} elements are not each written once")
     often = counts(boxes, size)
     unfilled = int(np.count_nonzero(often == 0))
     if unfilled:
         first = int(np.argmin(often != 0))
-        return Finding(
+        return MapFinding(
             "unfilled",
             name,
             f"{unfilled:,} of {size:,} elements are not written, the first is {first}",
         )
     first = int(np.argmax(often > 1))
     twice = int(np.count_nonzero(often > 1))
-    return Finding(
+    return MapFinding(
         "twice", name, f"{twice:,} of {size:,} elements are written twice, the first is {first}"
     )
 
 
-def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[Finding]:
+def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[MapFinding]:
     used: dict[str, set[Box]] = defaultdict(set)
     known: dict[object, Box] = {}
     for made in lowered.tensors.values():
@@ -107,16 +107,18 @@ def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[Finding]:
         if is_covered:
             continue
         if not boxes:
-            found.append(Finding("unused", name, "is in no tensor of the target, and not in drop"))
+            found.append(
+                MapFinding("unused", name, "is in no tensor of the target, and not in drop")
+            )
             continue
         unused = _left(boxes, header.size)
         if unused is None:
-            found.append(Finding("unused", name, "it is not known whether all of it is used"))
+            found.append(MapFinding("unused", name, "it is not known whether all of it is used"))
         elif unused[0]:
             count, first = unused
             place = [int(each) for each in np.unravel_index(first, header.shape)]
             found.append(
-                Finding(
+                MapFinding(
                     "unused",
                     name,
                     f"{count:,} of {header.size:,} elements are in no tensor of the target, and not "
@@ -139,16 +141,18 @@ def _left(boxes: set[Box], size: int) -> tuple[int, int] | None:
     return int(np.count_nonzero(often == 0)), int(np.argmin(often != 0))
 
 
-def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[Finding]:
+def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[MapFinding]:
     found = []
     for name, header in target.items():
         made = lowered.tensors.get(name)
         if made is None:
             if name not in lowered.unmade:
-                found.append(Finding("unfilled", name, "the target has it, and the table does not"))
+                found.append(
+                    MapFinding("unfilled", name, "the target has it, and the table does not")
+                )
         elif made.header.shape != header.shape:
             found.append(
-                Finding(
+                MapFinding(
                     "shape",
                     name,
                     f"is {list(made.header.shape)}, and the target has {list(header.shape)}",
@@ -156,24 +160,26 @@ def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[Finding]:
             )
         elif made.header.dtype != header.dtype:
             found.append(
-                Finding("dtype", name, f"is {made.header.dtype}, and the target has {header.dtype}")
+                MapFinding(
+                    "dtype", name, f"is {made.header.dtype}, and the target has {header.dtype}"
+                )
             )
     found += [
-        Finding("unknown", name, "the target has no such tensor")
+        MapFinding("unknown", name, "the target has no such tensor")
         for name in lowered.tensors
         if name not in target
     ]
     return found
 
 
-def refuse(found: Sequence[Finding]) -> None:
+def refuse(found: Sequence[MapFinding]) -> None:
     """Raise what is wrong; what is alike but for numbers in names, once.
 
     Raises:
         FormatLimitError: Something is.
         TreeError: Several things are.
     """
-    alike: dict[tuple[str, str, str], list[Finding]] = defaultdict(list)
+    alike: dict[tuple[str, str, str], list[MapFinding]] = defaultdict(list)
     for each in found:
         alike[each.kind, _without_numbers(each.tensor), _without_numbers(each.message)].append(each)
     ways = _Ways(found)
@@ -200,7 +206,7 @@ class _Ways:
         found: The findings.
     """
 
-    def __init__(self, found: Iterable[Finding]) -> None:
+    def __init__(self, found: Iterable[MapFinding]) -> None:
         unused = [each.tensor for each in found if each.kind == "unused"]
         globs = dict.fromkeys(map(_without_numbers, unused))
         exact = unused if len(unused) == 1 else globs
@@ -209,7 +215,7 @@ class _Ways:
             [each.length for each in found if each.length is not None], _SOME_LENGTH
         )
 
-    def of(self, kind: str, finding: Finding) -> Hint | None:
+    def of(self, kind: str, finding: MapFinding) -> Hint | None:
         """The hint for the first finding of a kind."""
         if kind == "unused" and self._drop:
             names = ", ".join(f'"{name}"' for name in self._drop)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from difflib import SequenceMatcher
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,288 +22,25 @@ from .expressions import AxisSlice, Reference
 from .fitting import Filled, NotFittedError, Part, Piece, Placed, fitted
 from .formulas import Formula
 from .generalizing import Model, Output, generalized, numbered
+from .line_sums import RANGE, LineSums, Window, positions_along, whole_view
 from .lowering import Header, lower
-from .moves import steps_of
 from .names import NameTemplate
 from .table import Rule, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..typing import Array
     from .fitting import Form
+    from .line_sums import TensorView, Weights
     from .lowering import MadeTensor
-
-    class Weights(Protocol):
-        """A tensor, in a file or in memory."""
-
-        @property
-        def dtype(self) -> str:
-            """The canonical name of its dtype."""
-            ...  # for pyright, which otherwise takes it for a function that returns None
-
-        @property
-        def shape(self) -> tuple[int, ...]:
-            """Lengths of the axes."""
-            ...  # for pyright
-
-        def array(self) -> Array:
-            """All of it, over a map of the file if that can be."""
-            ...  # for pyright
-
 
 __all__ = ["inferred"]
 
 _BLOCK = 1 << 18
 """How many elements are looked at at a time."""
-_MOST_LINE = 1 << 22
-"""The most lines of which each has a sum."""
 _MOST_TRIES = 4096
 _MOST_DIVISORS = 64
-_RANGE = 1 << 64
-
-
-# -- sums of hashes --------------------------------------------------------------------------------
-
-_ONE = np.uint64(0x9E3779B97F4A7C15)
-_TWO = np.uint64(0xBF58476D1CE4E5B9)
-_THREE = np.uint64(0x94D049BB133111EB)
-
-
-def _hashes(array: Array) -> Array:
-    """A number of 64 bits for each element, by its bits."""
-    words: Array = words_of(np.ascontiguousarray(array))
-    width = words.dtype.itemsize
-    if words.dtype.kind == "V":
-        halves = words.view("u8").reshape(*words.shape, -1)
-        found: Array = np.zeros(words.shape, np.uint64)
-        for number in range(halves.shape[-1]):
-            found = _mixed(found * _THREE + halves[..., number])
-        return found
-    if width <= 2:
-        return _table(width)[words]
-    return _mixed(words.astype(np.uint64))
-
-
-def _mixed(words: Array) -> Array:
-    found: Array = words + _ONE
-    found ^= found >> np.uint64(30)
-    found *= _TWO
-    found ^= found >> np.uint64(27)
-    found *= _THREE
-    found ^= found >> np.uint64(31)
-    return found
-
-
-_tables: dict[int, Array] = {}
-
-
-def _table(width: int) -> Array:
-    """The hashes of all numbers of one or two bytes."""
-    if width not in _tables:
-        _tables[width] = _mixed(np.arange(1 << 8 * width, dtype=np.uint64))
-    return _tables[width]
-
-
-class _Marks:
-    """The sums of a tensor's hashes.
-
-    Args:
-        name: Its name.
-        weights: The tensor.
-        dtype: The dtype in which its elements are compared.
-    """
-
-    def __init__(self, name: str, weights: Weights, dtype: str) -> None:
-        self.name = name
-        self.weights = weights
-        self.dtype = dtype
-        self.shape = tuple(weights.shape)
-        self.size = prod(self.shape)
-        self._sums: dict[tuple[int, int], Array] = {}
-        self._total: int | None = None
-        self.constant: Any = None
-        """Its only number, as an array of one element; ``None`` if there are several."""
-
-    @property
-    def total(self) -> int:
-        """The sum over all elements."""
-        if self._total is None:
-            self._look()
-        return self._total or 0
-
-    def _look(self) -> None:
-        """One pass: the total, the sums along each axis, and whether all is one number."""
-        sums = {
-            (axis, axis + 1): np.zeros(length, np.uint64)
-            for axis, length in enumerate(self.shape)
-            if length <= _MOST_LINE
-        }
-        total, first, is_constant = 0, None, True
-        for place, hashes in self._blocks():
-            if first is None:
-                first = hashes.reshape(-1)[0]
-            is_constant = is_constant and bool((hashes == first).all())
-            rows = {}
-            for axis in range(hashes.ndim):
-                others = tuple(each for each in range(hashes.ndim) if each != axis)
-                rows[axis] = hashes.sum(axis=others, dtype=np.uint64) if others else hashes
-            if not rows:
-                total += int(hashes.sum(dtype=np.uint64))
-            else:
-                total += int(rows[0].sum(dtype=np.uint64))
-            for axis, row in rows.items():
-                if (axis, axis + 1) in sums:
-                    sums[axis, axis + 1][place[axis]] += row
-        self._sums |= sums
-        self._total = total % _RANGE
-        if is_constant and self.size:
-            self.constant = self.weights.array().reshape(-1)[:1]
-
-    def _blocks(self) -> Iterator[tuple[tuple[slice, ...], Array]]:
-        """Yield hashes of parts, each with its place."""
-        if not self.size:
-            return
-        array = self.weights.array().reshape(self.shape)
-        for place in _boxes(self.shape):
-            part = array[place]
-            if self.dtype != self.weights.dtype:
-                part = cast(np.ascontiguousarray(part), self.dtype)
-            yield place, _hashes(part)
-
-    def sums(self, first: int, last: int) -> Array | None:
-        """The sums along axes `first` to before `last` as one; ``None`` if they are too long."""
-        found = self._sums.get((first, last))
-        if found is not None:
-            return found
-        shape = self.shape[first:last]
-        if prod(shape) > _MOST_LINE:
-            return None
-        made = np.zeros(shape, np.uint64)
-        for place, hashes in self._blocks():
-            others = (*range(first), *range(last, hashes.ndim))
-            made[place[first:last]] += hashes.sum(axis=others, dtype=np.uint64)
-        found = self._sums[first, last] = made.reshape(-1)
-        return found
-
-
-def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Yield the places of parts of about `_BLOCK` elements that make up a shape."""
-    steps = steps_of(shape)
-    axis = next((axis for axis, step in enumerate(steps) if step <= _BLOCK), len(shape))
-    if axis == len(shape):
-        yield tuple(slice(0, length) for length in shape)
-        return
-    count = max(_BLOCK // max(steps[axis], 1), 1)
-    for outer in np.ndindex(shape[:axis]):
-        for start in range(0, shape[axis], count):
-            stop = min(start + count, shape[axis])
-            yield (
-                *[slice(at, at + 1) for at in outer],
-                slice(start, stop),
-                *[slice(0, length) for length in shape[axis + 1 :]],
-            )
-
-
-# -- parts -----------------------------------------------------------------------------------------
-
-
-class _View(NamedTuple):
-    """A part of a tensor, as a box of its axes, with the sums along these.
-
-    Args:
-        marks: The tensor.
-        shape: The lengths of the box.
-        start: The row-major position of its first element.
-        steps: The step of each axis.
-        sums: Gives the sums along axes from one to before another, as one.
-    """
-
-    marks: _Marks
-    shape: tuple[int, ...]
-    start: int
-    steps: tuple[int, ...]
-    sums: Callable[[int, int], Array | None]
-
-    def positions(self, lines: Sequence[tuple[tuple[int, int], Array]]) -> Array:
-        """The positions of its elements, by the order of lines along groups of axes."""
-        found: Array = np.array([self.start], np.int64)
-        for (first, last), order in lines:
-            along = _positions_along(self.shape[first:last], self.steps[first:last])
-            found = (found[:, None] + along[order]).reshape(-1)
-        return found
-
-
-def _positions_along(shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
-    found: Array = np.zeros(1, np.int64)
-    for length, step in zip(shape, steps, strict=True):
-        found = (found[:, None] + np.arange(length, dtype=np.int64) * step).reshape(-1)
-    return found
-
-
-def _whole(marks: _Marks) -> _View:
-    return _View(marks, marks.shape, 0, steps_of(marks.shape), marks.sums)
-
-
-class _Window(NamedTuple):
-    """Lines of an axis, which is taken as rows of a period.
-
-    Args:
-        axis: The axis.
-        period: The length of a row; that of the axis if there is one row.
-        first: The first of each row.
-        count: How many of each row.
-    """
-
-    axis: int
-    period: int
-    first: int
-    count: int
-
-    def view(self, marks: _Marks) -> _View:
-        """The part of a tensor, with an axis for the rows, if there are several."""
-        length, steps = marks.shape[self.axis], steps_of(marks.shape)
-        rows = length // self.period
-        step = steps[self.axis]
-        shape = (*marks.shape[: self.axis], rows, self.count, *marks.shape[self.axis + 1 :])
-        by = (*steps[: self.axis], step * self.period, step, *steps[self.axis + 1 :])
-        start = self.first * step
-
-        def sums(first: int, last: int) -> Array | None:
-            """Those of the whole tensor, where they are not of other lines too."""
-            part = _part_of(marks, shape, start, by)
-            return part.sums(first, last)
-
-        return _View(marks, shape, start, by, sums)
-
-
-_parts: dict[Any, _Marks] = {}
-
-
-class _PartOfWeights(NamedTuple):
-    """A box of a tensor, as a tensor."""
-
-    weights: Weights
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    steps: tuple[int, ...]
-
-    def array(self) -> Array:
-        """Its elements, over the memory of the whole."""
-        flat = self.weights.array().reshape(-1)
-        return np.lib.stride_tricks.as_strided(
-            flat[self.start :],
-            self.shape,
-            [step * flat.itemsize for step in self.steps],
-            writeable=False,
-        )
-
-
-def _part_of(marks: _Marks, shape: tuple[int, ...], start: int, steps: tuple[int, ...]) -> _Marks:
-    """The marks of a part of a tensor."""
-    part = _PartOfWeights(marks.weights, marks.weights.dtype, shape, start, steps)
-    return _Marks(marks.name, part, marks.dtype)
 
 
 # -- how lines lie ---------------------------------------------------------------------------------
@@ -322,7 +59,7 @@ class _Arranged(NamedTuple):
     is_sure: bool
 
 
-def _arranged(target: _View, source: _View) -> Iterator[_Arranged]:
+def _arranged(target: TensorView, source: TensorView) -> Iterator[_Arranged]:
     """Yield ways in which a target's elements may lie in a source, by the sums of lines."""
     for lines, is_sure in _matches(target, source, 0, frozenset()):
         found = source.positions(lines)
@@ -333,7 +70,7 @@ _Lines = list[tuple[tuple[int, int], "Array"]]
 
 
 def _matches(
-    target: _View, source: _View, axis: int, used: frozenset[int]
+    target: TensorView, source: TensorView, axis: int, used: frozenset[int]
 ) -> Iterator[tuple[_Lines, bool]]:
     """Yield matches of groups of axes from one on: the source's axes, and the order of its lines."""
     if axis == len(target.shape):
@@ -404,7 +141,7 @@ class _Found(NamedTuple):
     sources: tuple[str, ...]
     dtype: str
     is_assumed: bool
-    windows: tuple[tuple[str, _Window], ...] = ()
+    windows: tuple[tuple[str, Window], ...] = ()
     constants: tuple[float, ...] = ()
 
 
@@ -429,16 +166,16 @@ def inferred(
 class _Inference:
     def __init__(self, source: Mapping[str, Weights], target: Mapping[str, Weights]) -> None:
         self._source = source
-        self._target = {name: _Marks(name, each, each.dtype) for name, each in target.items()}
-        self._marks: dict[tuple[str, str], _Marks] = {}
+        self._target = {name: LineSums(name, each, each.dtype) for name, each in target.items()}
+        self._marks: dict[tuple[str, str], LineSums] = {}
         self._found: dict[str, _Found] = {}
         self._by_total: dict[tuple[str, int, int], list[str]] = defaultdict(list)
         self._dtypes_done: set[str] = set()
 
-    def _marks_of(self, name: str, dtype: str) -> _Marks:
+    def _marks_of(self, name: str, dtype: str) -> LineSums:
         found = self._marks.get((name, dtype))
         if found is None:
-            found = self._marks[name, dtype] = _Marks(name, self._source[name], dtype)
+            found = self._marks[name, dtype] = LineSums(name, self._source[name], dtype)
         return found
 
     def _candidates(self, dtype: str) -> list[str]:
@@ -497,7 +234,7 @@ class _Inference:
             if self._confirmed(target, {source: marks}, None):
                 self._add(name, form, (source,), is_assumed=is_assumed)
                 return True
-        for tried, arranged in enumerate(_arranged(_whole(target), _whole(marks))):
+        for tried, arranged in enumerate(_arranged(whole_view(target), whole_view(marks))):
             if tried >= _MOST_TRIES:
                 break
             if self._confirmed(target, {source: marks}, arranged.positions):
@@ -515,14 +252,14 @@ class _Inference:
         sources: tuple[str, ...],
         *,
         is_assumed: bool,
-        windows: tuple[tuple[str, _Window], ...] = (),
+        windows: tuple[tuple[str, Window], ...] = (),
     ) -> None:
         kinds = {self._source[source].dtype for source in sources}
         (dtype,) = kinds if len(kinds) == 1 else {self._target[name].dtype}
         self._found[name] = _Found(form, sources, dtype, is_assumed, windows)
 
     def _confirmed(
-        self, target: _Marks, sources: Mapping[str, _Marks], positions: Array | None
+        self, target: LineSums, sources: Mapping[str, LineSums], positions: Array | None
     ) -> bool:
         """Whether all values are the same, bit for bit."""
         wanted = words_of(np.ascontiguousarray(target.weights.array()).reshape(-1))
@@ -597,11 +334,11 @@ class _Inference:
                     return
 
     def _take_chain(
-        self, name: str, axis: int, period: int, chain: list[tuple[int, int, list[_Marks]]]
+        self, name: str, axis: int, period: int, chain: list[tuple[int, int, list[LineSums]]]
     ) -> bool:
         target = self._target[name]
         offsets: dict[str, int] = {}
-        sources: dict[str, _Marks] = {}
+        sources: dict[str, LineSums] = {}
         index = np.empty(target.size, np.int64)
         is_assumed, start = False, 0
         chosen = self._chosen(name, [marks for _, _, marks in chain])
@@ -610,10 +347,10 @@ class _Inference:
             if marks.name not in offsets:
                 offsets[marks.name], sources[marks.name] = start, marks
                 start += marks.size
-            window = _Window(axis, period, first, count)
+            window = Window(axis, period, first, count)
             view = window.view(target)
-            own = _positions_along(view.shape, view.steps) + view.start
-            found = next(iter(_arranged(view, _whole(marks))), None)
+            own = positions_along(view.shape, view.steps) + view.start
+            found = next(iter(_arranged(view, whole_view(marks))), None)
             if found is None:
                 return False
             is_assumed = is_assumed or not found.is_sure
@@ -627,9 +364,9 @@ class _Inference:
         self._add(name, form, tuple(sources), is_assumed=is_assumed)
         return True
 
-    def _chosen(self, name: str, several: list[list[_Marks]]) -> list[_Marks]:
+    def _chosen(self, name: str, several: list[list[LineSums]]) -> list[LineSums]:
         """One tensor for each part, and each once, as long as there are enough."""
-        found: list[_Marks] = []
+        found: list[LineSums] = []
         for some in several:
             free = [marks for marks in some if all(marks is not each for each in found)] or some
             found.append(max(free, key=lambda marks: self._likeness(name, marks.name)))
@@ -646,7 +383,7 @@ class _Inference:
                 continue
             for window in _windows(marks, target):
                 view = window.view(marks)
-                for tried, arranged in enumerate(_arranged(_whole(target), view)):
+                for tried, arranged in enumerate(_arranged(whole_view(target), view)):
                     if tried >= _MOST_TRIES:
                         break
                     if self._confirmed(target, {source: marks}, arranged.positions):
@@ -694,7 +431,7 @@ class _Inference:
                 for each in alike:
                     if each in unused:
                         yield Reference(NameTemplate((each,), ()))
-        windows: dict[str, list[_Window]] = defaultdict(list)
+        windows: dict[str, list[Window]] = defaultdict(list)
         whole = set()
         for found in self._found.values():
             parts = dict(found.windows)
@@ -735,7 +472,7 @@ class _Inference:
                 rules.append(Rule(exact, None, reason="other values than the target has"))
         return Table(tuple(rules), table.drop, table.dims, table.about)
 
-    def _makes(self, made: MadeTensor, marks: _Marks) -> bool:
+    def _makes(self, made: MadeTensor, marks: LineSums) -> bool:
         if made.header != Header(marks.shape, marks.dtype):
             return False
         wanted = words_of(np.ascontiguousarray(marks.weights.array()).reshape(-1))
@@ -756,7 +493,7 @@ def _becomes(source: str, target: str) -> bool:
     return source == target or find(source).kind == find(target).kind == "float"
 
 
-def _are_alike(one: _Marks, other: _Marks) -> bool:
+def _are_alike(one: LineSums, other: LineSums) -> bool:
     """Whether all lines of two tensors of one shape have the same sums."""
     for axis in range(len(one.shape)):
         first, second = one.sums(axis, axis + 1), other.sums(axis, axis + 1)
@@ -780,7 +517,7 @@ def _form(
         return None
 
 
-def _number(marks: _Marks) -> float | None:
+def _number(marks: LineSums) -> float | None:
     """The only number of a tensor, if a table can say it."""
     if find(marks.dtype).kind not in ("float", "int", "uint"):
         return None
@@ -796,10 +533,10 @@ def _divisors(length: int) -> list[int]:
 
 
 def _chain(
-    lines: Array, per_line: int, sources: Iterable[_Marks]
-) -> list[tuple[int, int, list[_Marks]]] | None:
+    lines: Array, per_line: int, sources: Iterable[LineSums]
+) -> list[tuple[int, int, list[LineSums]]] | None:
     """Sources that are one behind the other along an axis: where each begins, and its length."""
-    by_count: dict[int, dict[int, list[_Marks]]] = defaultdict(lambda: defaultdict(list))
+    by_count: dict[int, dict[int, list[LineSums]]] = defaultdict(lambda: defaultdict(list))
     for marks in sources:
         if marks.size % per_line == 0 and marks.size // per_line <= lines.size:
             by_count[marks.size // per_line][marks.total].append(marks)
@@ -808,7 +545,7 @@ def _chain(
     before = np.zeros(lines.size + 1, np.uint64)
     np.cumsum(lines, out=before[1:])
     tries = 0
-    waiting: list[tuple[int, list[tuple[int, int, list[_Marks]]]]] = [(0, [])]
+    waiting: list[tuple[int, list[tuple[int, int, list[LineSums]]]]] = [(0, [])]
     while waiting and tries < _MOST_TRIES:
         tries += 1
         at, chain = waiting.pop()
@@ -817,13 +554,13 @@ def _chain(
         for count, totals in by_count.items():
             if at + count > lines.size:
                 continue
-            several = totals.get((int(before[at + count]) - int(before[at])) % _RANGE)
+            several = totals.get((int(before[at + count]) - int(before[at])) % RANGE)
             if several:
                 waiting.append((at + count, [*chain, (at, count, several)]))
     return None
 
 
-def _windows(marks: _Marks, target: _Marks) -> Iterator[_Window]:
+def _windows(marks: LineSums, target: LineSums) -> Iterator[Window]:
     """Yield the parts of a tensor whose elements are those of another."""
     total = np.uint64(target.total)
     for axis, length in enumerate(marks.shape):
@@ -839,17 +576,17 @@ def _windows(marks: _Marks, target: _Marks) -> Iterator[_Window]:
             before = np.zeros(period + 1, np.uint64)
             np.cumsum(lines, out=before[1:])
             for first in np.flatnonzero(before[count:] - before[:-count] == total).tolist():
-                yield _Window(axis, period, first, count)
+                yield Window(axis, period, first, count)
 
 
-def _left(source: str, shape: tuple[int, ...], windows: list[_Window]) -> Iterator[Reference]:
+def _left(source: str, shape: tuple[int, ...], windows: list[Window]) -> Iterator[Reference]:
     """Yield the parts of an axis that no window has, if all are of one axis and one period."""
     axes = {(window.axis, window.period) for window in windows}
     if len(axes) > 1:
         return
     ((axis, period),) = axes
     at, gaps = 0, []
-    for window in [*sorted(windows, key=lambda each: each.first), _Window(axis, period, period, 0)]:
+    for window in [*sorted(windows, key=lambda each: each.first), Window(axis, period, period, 0)]:
         if window.first > at:
             gaps.append((at, window.first))
         at = max(at, window.first + window.count)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .patterns import Pattern
     from .table import Rule, Table
 
-__all__ = ["Constant", "Finding", "Header", "Lowered", "MadeTensor", "lower"]
+__all__ = ["Constant", "MapFinding", "Header", "Lowered", "MadeTensor", "lower"]
 
 _MOST_MADE = 200_000
 """The most tensors of one target."""
@@ -63,7 +63,7 @@ class Constant(NamedTuple):
     number: float
 
 
-class Finding(NamedTuple):
+class MapFinding(NamedTuple):
     """Something that is wrong between a table and its tensors.
 
     Args:
@@ -139,7 +139,7 @@ class Lowered(NamedTuple):
 
     tensors: dict[str, MadeTensor]
     dropped: dict[str, list[Move]]
-    findings: list[Finding]
+    findings: list[MapFinding]
     dims: dict[str, int]
     unmade: dict[str, str]
     doubtful: frozenset[str] = frozenset()
@@ -191,7 +191,7 @@ class _Lowering:
     ) -> None:
         self._table = table
         self._source = source
-        self._findings: list[Finding] = []
+        self._findings: list[MapFinding] = []
         self._dims = self._known_dims(config, dims)
         self._matches: dict[NameTemplate, list[tuple[str, dict[str, int]]]] = {}
         self._doubtful: set[str] = set()
@@ -233,7 +233,7 @@ class _Lowering:
         return found
 
     def _add(self, kind: str, tensor: str, message: str) -> None:
-        self._findings.append(Finding(kind, tensor, message))
+        self._findings.append(MapFinding(kind, tensor, message))
 
     # -- all -----------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class _Lowering:
         except _WrongError as error:
             self._add(error.kind, name, str(error))
         except NoValueError as error:
-            self._findings.append(Finding("length", name, self._why(error), error.name))
+            self._findings.append(MapFinding("length", name, self._why(error), error.name))
         except NotMovedError:
             self._add("length", name, "takes more moves than a table may have")
         else:

@@ -206,7 +206,7 @@ class Pattern(NamedTuple):
 
     def _with_numbers(
         self, shape: tuple[int, ...], known: Mapping[str, int]
-    ) -> tuple[list[list[_Part]], list[list[_Part]]]:
+    ) -> tuple[list[list[_AxisPart]], list[list[_AxisPart]]]:
         """Both sides with the lengths of their parts."""
         rest = self._rest(len(shape))
         sizes: dict[object, int] = {}
@@ -234,7 +234,7 @@ class Pattern(NamedTuple):
         return range(axes - own)
 
 
-class _Part(NamedTuple):
+class _AxisPart(NamedTuple):
     """A part of an axis, with its length in numbers.
 
     Args:
@@ -250,11 +250,11 @@ class _Part(NamedTuple):
 
 def _part(
     key: object, atom: Atom, length: int, sizes: Mapping[object, int], known: Mapping[str, int]
-) -> _Part:
+) -> _AxisPart:
     size = sizes.get(key)
     if size is None:
         size = _size(atom, length, known)
-    return _Part(key, size, atom.is_reversed)
+    return _AxisPart(key, size, atom.is_reversed)
 
 
 def _expanded(groups: Groups, rest: int) -> list[list[tuple[object, Atom]]]:
