@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from .maps.table import Table
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .maps.lowering import MapFinding, Lowered, MadeTensor
+    from .maps.lowering import Lowered, MadeTensor, MapFinding
 
 __all__ = ["MapPlan", "WeightMap"]
 
@@ -77,6 +77,74 @@ class WeightMap(Table):
             OSError: It cannot be written.
         """
         Path(path).write_text(self.text, "utf-8")
+
+    @classmethod
+    def trace(
+        cls,
+        convert: Callable[..., Any] | str,
+        source: Any,
+        *,
+        framework: str | None = None,
+        dims: Mapping[str, Any] | None = None,
+        verify_with: Any = None,
+        seconds: float = 600,
+        memory: int | None = None,
+    ) -> Self:
+        """The table that says what somebody's converter does with weights.
+
+        The converter runs some ten times in a process of its own, on dyed tensors: each element has
+        its own number, so what comes out shows where each came from. Then the table is compared with
+        the converter on random bits. What no table can say has a reason: ``"affine 1*x+1"``,
+        ``"narrowed through float16"``, ``"arithmetic"``, ``"constant"``, ``"depends on values"``,
+        ``"not from the source"``. Only names, shapes and dtypes of `source` are needed.
+
+        The converter has all rights of the caller. The process bounds time and memory; it is no
+        sandbox. Reading, checking, inverting and applying the table run nothing.
+
+        Args:
+            convert: A function of a dict of tensors; or of a path, if its first parameter is
+                annotated ``str`` or ``Path``: it gets a folder with the files of the source and
+                their ``config.json``. It gives a dict, or an object with ``state_dict()``. Or
+                where the function is: ``"package.module:function"``.
+            source: A file, a folder, or a tree of tensors or of `TensorInfo`; or a list of several
+                sizes of one architecture: then lengths have names, for a further size.
+            framework: Whose tensors a function of a dict gets: by default those that `source` has,
+                PyTorch's for files.
+            dims: Lengths with their values, by name; for several sizes, a list of values for each.
+            verify_with: Real weights, a file or a tree, on which table and converter are compared
+                too: a converter may look at values.
+            seconds: How long one run may take.
+            memory: How many bytes one run may take; ``None`` for what is free.
+
+        Raises:
+            ConversionError: The converter fails, or gives no tensors.
+            UnsupportedTypeError: Another process cannot get the function.
+            NotEnoughMemoryError: The tensors are too many for this machine.
+        """
+        from .maps.tracing import trace
+
+        real = None
+        if verify_with is not None:
+            real = {
+                name: each.array() for name, each in _weights_of(verify_with, "verify_with").items()
+            }
+        several = isinstance(source, (list, tuple))
+        sizes = [
+            (headers_from(each, "source"), _config(each))
+            for each in (source if several else [source])
+        ]
+        table = trace(
+            convert,
+            sizes if several else sizes[0][0],
+            framework=framework or _framework_of(source[0] if several else source),
+            config=None if several else sizes[0][1],
+            files=_files_of(source[0] if several else source),
+            dims=dims,
+            verify_with=real,
+            seconds=seconds,
+            memory=memory,
+        )
+        return cls.of(table)
 
     @classmethod
     def infer(
@@ -181,6 +249,40 @@ class WeightMap(Table):
         lowered = self._lowered(tree, headers, dims, config)
         refuse(findings(lowered, headers))
         return applied(lowered, tree, to, device, copy)
+
+
+def _config(source: Any) -> dict[str, Any]:
+    """What is in ``config.json`` beside a source."""
+    from .files.mapped import read_config
+
+    return read_config([os.fspath(source)]) if isinstance(source, (str, os.PathLike)) else {}
+
+
+def _framework_of(source: Any) -> str | None:
+    """Whose tensors a source has; PyTorch's, where it is a file."""
+    if isinstance(source, (str, os.PathLike)) or not isinstance(source, Mapping):
+        return None
+    infos = [each for each in source.values() if isinstance(each, TensorInfo)]
+    if infos:
+        return infos[0].framework
+    from .maps.trees import framework_in
+
+    return framework_in(source)
+
+
+def _files_of(source: Any) -> dict[str, list[str]] | None:
+    """The files of a source, each with the names of its tensors; ``None`` if it is no file."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    from .files.api import open as open_file
+
+    contents = open_file(source)
+    found: dict[str, list[str]] = {}
+    for name, stored in contents.tensors.items():
+        path = str(getattr(stored, "path", contents.paths[0]))
+        found.setdefault(Path(path).name, []).append(name)
+    is_safe = all(name.endswith(".safetensors") for name in found)
+    return found if is_safe else None
 
 
 def _numbers(source: Any, config: Mapping[str, int] | None) -> dict[str, int]:

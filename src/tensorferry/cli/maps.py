@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from ..errors import ConversionError
+from ..files.base.wording import named
 from .console import EXIT_FAILED, paragraph, printable, rows
 from .outcome import counted, failed, result, show_note, writing
 from .usage import Command, CommandGroup
@@ -109,6 +110,98 @@ def invert(table: _Table, output: _Output = None) -> None:
         return 0
 
     raise typer.Exit(_done("map invert", table, run))
+
+
+@app.command(cls=Command)
+def infer(
+    source: Annotated[Path, typer.Argument(readable=False, metavar="A", help="A file of weights.")],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            readable=False, metavar="B", help="A file with the same weights, of any format."
+        ),
+    ],
+    output: _Output = None,
+    dim: _Dims = None,
+) -> None:
+    """The table that makes B of A, by their values: what they are guessed from is marked."""
+    from ..weight_map import WeightMap
+
+    def run() -> int:
+        table = WeightMap.infer(source, target, dims=dims_of(dim))
+        _write(table, output)
+        return _say_what_is_missing(table)
+
+    raise typer.Exit(_made("map infer", run))
+
+
+@app.command(cls=Command)
+def trace(
+    convert: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FUNCTION",
+            help="A converter: a function of a dict of tensors, or of a path. It runs with your rights.",
+        ),
+    ],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            readable=False,
+            metavar="SOURCE",
+            help="A model to convert: headers and config.json are read. Three sizes give lengths names.",
+        ),
+    ],
+    output: _Output = None,
+    framework: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Whose tensors the converter gets; PyTorch's by default."
+        ),
+    ] = None,
+    verify_with: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Real weights, on which table and converter are compared too."
+        ),
+    ] = None,
+    dim: _Dims = None,
+) -> None:
+    """The table that says what a converter does, read off what it does with dyed tensors."""
+    from ..weight_map import WeightMap
+
+    def run() -> int:
+        source: Any = list(sources) if len(sources) > 1 else sources[0]
+        table = WeightMap.trace(
+            convert,
+            source,
+            framework=framework,
+            dims=dims_of(dim) or None,
+            verify_with=verify_with,
+        )
+        _write(table, output)
+        return _say_what_is_missing(table)
+
+    raise typer.Exit(_made("map trace", run))
+
+
+def _made(command: str, run: Callable[[], int]) -> int:
+    """Make a table; gives the exit code."""
+    try:
+        return run()
+    except (ConversionError, OSError) as error:
+        return failed(command, {}, error, as_json=False)
+
+
+def _say_what_is_missing(table: WeightMap) -> int:
+    """Say what is not known, or guessed; gives the exit code."""
+    missing = [str(rule.target) for rule in table.rules if rule.expression is None]
+    assumed = [str(rule.target) for rule in table.rules if rule.assumed]
+    if missing:
+        show_note(f"not known, with the reason in the table: {printable(named(missing, 20))}")
+    if assumed:
+        show_note(f"guessed, and marked as assumed: {printable(named(assumed, 20))}")
+    return EXIT_FAILED if missing else 0
 
 
 def _done(

@@ -33,7 +33,7 @@ from .base.wording import named, path_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-    from ..maps.lowering import MapFinding, Lowered, MadeTensor
+    from ..maps.lowering import Lowered, MadeTensor, MapFinding
     from ..typing import Array
     from .base.contents import Contents
 
@@ -351,8 +351,8 @@ def validated_dims(dims: Any) -> dict[str, int]:
     return dict(dims)
 
 
-def config_beside(paths: Sequence[str]) -> dict[str, int]:
-    """The whole numbers of ``config.json`` in the folder of files, by their keys with dots."""
+def read_config(paths: Sequence[str]) -> dict[str, Any]:
+    """What is in ``config.json`` in the folder of files."""
     for path in paths:
         place = Path(path)
         folder = place if place.is_dir() else place.parent
@@ -364,8 +364,13 @@ def config_beside(paths: Sequence[str]) -> dict[str, int]:
         except (OSError, ValueError, RecursionError):
             continue
         if isinstance(found, dict):
-            return dict(list(_numbers(found, ""))[:_MOST_NUMBERS])
+            return found
     return {}
+
+
+def config_beside(paths: Sequence[str]) -> dict[str, int]:
+    """The whole numbers of ``config.json`` in the folder of files, by their keys with dots."""
+    return dict(list(_numbers(read_config(paths), ""))[:_MOST_NUMBERS])
 
 
 def _numbers(found: dict[str, Any], before: str) -> Iterator[tuple[str, int]]:

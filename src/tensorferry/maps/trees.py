@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .lowering import Lowered
 
-__all__ = ["applied", "named_tensors", "tree_headers", "weights_in"]
+__all__ = ["applied", "framework_in", "named_tensors", "tree_headers", "weights_in"]
 
 
 def named_tensors(tree: Any, what: str = "tree") -> dict[str, Any]:
@@ -123,6 +123,12 @@ def weights_in(tree: Any, what: str) -> dict[str, _InMemory]:
         name: _InMemory(described(array).dtype, array.shape, array)
         for name, array in arrays.items()
     }
+
+
+def framework_in(tree: Any) -> str:
+    """The framework of the first tensor of a tree."""
+    first = next(iter(named_tensors(tree).values()))
+    return described(first).framework
 
 
 def lowered_shape(x: Any) -> tuple[int, ...]:
