@@ -80,9 +80,7 @@ def convert(weights):
         "utf-8",
     )
     shapes = {"h.0.attn.weight": (6, 4), "h.1.attn.weight": (6, 4), "norm": (4,)}
-    ferry.save(
-        {name: torch.zeros(shape) for name, shape in shapes.items()}, "theirs.safetensors"
-    )
+    ferry.save({name: torch.zeros(shape) for name, shape in shapes.items()}, "theirs.safetensors")
 
 
 FILES = {

@@ -273,7 +273,12 @@ def gives_a_number(weights):
 
 
 def nested(weights):
-    return {"params": {"dense": {"kernel": weights["w"].T, "bias": weights["b"]}, "list": [weights["b"]]}}
+    return {
+        "params": {
+            "dense": {"kernel": weights["w"].T, "bias": weights["b"]},
+            "list": [weights["b"]],
+        }
+    }
 
 
 def as_module(weights):
