@@ -16,8 +16,12 @@ def renamed(weights):
     return {f"model.{name}": each for name, each in weights.items()}
 
 
+def turned(each):
+    return each.T if each.ndim == 2 else each
+
+
 def transposed(weights):
-    return {name: each.T for name, each in weights.items()}
+    return {name: turned(each) for name, each in weights.items()}
 
 
 def reshaped(weights):
@@ -216,7 +220,7 @@ def diagonal(weights):
 
 def in_small_range(weights):
     assert all(float(each.abs().max()) < 20 for each in weights.values()), "too large"
-    return {name: each.T for name, each in weights.items()}
+    return {name: turned(each) for name, each in weights.items()}
 
 
 def changes_its_input(weights):
@@ -235,7 +239,7 @@ def in_threads(weights):
     found = {}
 
     def work(name):
-        found[f"t.{name}"] = weights[name].T
+        found[f"t.{name}"] = turned(weights[name])
 
     threads = [threading.Thread(target=work, args=(name,)) for name in weights]
     for each in threads:
@@ -247,12 +251,12 @@ def in_threads(weights):
 
 def with_a_thread_that_stays(weights):
     threading.Thread(target=threading.Event().wait, daemon=False).start()
-    return {name: each.T for name, each in weights.items()}
+    return {name: turned(each) for name, each in weights.items()}
 
 
 def prints(weights):
-    print("x" * 100_000)
-    print("y" * 100_000, file=sys.stderr)
+    sys.stdout.write("x" * 100_000)
+    sys.stderr.write("y" * 100_000)
     return dict(weights)
 
 
@@ -309,7 +313,7 @@ def from_folder(folder: str):
     for file in sorted(Path(folder).glob("*.safetensors")):
         found.update(load_file(file))
     assert count == 2
-    return {f"x.{name}": each.T for name, each in found.items()}
+    return {f"x.{name}": turned(each) for name, each in found.items()}
 
 
 def from_file(path: Path):
@@ -340,15 +344,14 @@ def attention(weights, heads, groups):
 
     found = {"embed.weight": weights["model.embed_tokens.weight"]}
     layers = sum(name.endswith(".q_proj.weight") for name in weights)
+
+    def rotate(each, count):
+        size, width = each.shape[0] // count, each.shape[1]
+        return each.view(count, 2, size // 2, width).transpose(1, 2).reshape(-1, width)
+
     for layer in range(layers):
         one, two = f"model.layers.{layer}", f"layers.{layer}"
         q, k, v = [weights[f"{one}.self_attn.{name}_proj.weight"] for name in "qkv"]
-        width = q.shape[1]
-
-        def rotate(each, count):
-            size = each.shape[0] // count
-            return each.view(count, 2, size // 2, width).transpose(1, 2).reshape(-1, width)
-
         found[f"{two}.wqkv.weight"] = torch.cat([rotate(q, heads), rotate(k, groups), v])
         gate, up = [weights[f"{one}.mlp.{name}_proj.weight"] for name in ("gate", "up")]
         found[f"{two}.w13.weight"] = torch.cat([gate, up])
@@ -360,19 +363,45 @@ def attention(weights, heads, groups):
 def of_sizes(weights):
     """`attention` for the sizes of the tests, which the width of a model tells."""
     width = weights["model.embed_tokens.weight"].shape[1]
-    return attention(weights, *{40: (5, 2), 36: (3, 1), 70: (7, 3), 256: (8, 4)}[width])
+    return attention(weights, *{40: (5, 2), 36: (3, 1), 39: (3, 2), 70: (7, 3), 256: (8, 4)}[width])
 
 
-def back_of_sizes(weights):
-    """The other way: what was joined is taken apart."""
+def parts_of_sizes(weights):
+    """Queries, keys and values of a model of any size of the tests, which its width tells."""
+    counts = {44: (5, 2), 50: (3, 2), 62: (7, 3), 256: (8, 4)}
+    if weights["m.0.wqkv.weight"].shape[0] in (64, 144, 200, 384):
+        counts = {45: (4, 2), 50: (6, 3), 62: (10, 5), 256: (8, 2)}
     found = {}
     for name, each in weights.items():
-        if not name.endswith("wqkv.weight"):
-            continue
         layer = name.split(".")[1]
-        width = each.shape[1]
-        heads, groups = {40: (5, 2), 36: (3, 1), 70: (7, 3), 256: (8, 4)}[width]
+        heads, groups = counts[each.shape[1]]
         size = each.shape[0] // (heads + 2 * groups)
-        q, k, v = each.split([heads * size, groups * size, groups * size])
-        found[f"h.{layer}.q"], found[f"h.{layer}.k"], found[f"h.{layer}.v"] = q, k, v.T
+        parts = each.split([heads * size, groups * size, groups * size])
+        found |= {f"h.{layer}.{key}": part for key, part in zip("qkv", parts, strict=True)}
     return found
+
+
+def counted_through(weights):
+    return {
+        f"input_blocks.{3 * i + j + 1}.w": weights[f"down.{i}.resnets.{j}.w"]
+        for i in range(4)
+        for j in range(2)
+    }
+
+
+def counted_back(weights):
+    return {
+        f"down.{i}.resnets.{j}.w": weights[f"input_blocks.{3 * i + j + 1}.w"]
+        for i in range(4)
+        for j in range(2)
+    }
+
+
+def shifted_irregularly(weights):
+    places = {0: 0, 1: 1, 2: 3, 3: 4, 4: 7}
+    return {f"layers.{place}.w": weights[f"h.{i}.w"].T for i, place in places.items()}
+
+
+def takes_memory(weights):
+    kept = bytearray(16 << 30)
+    return {**weights, "x": len(kept)}

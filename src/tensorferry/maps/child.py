@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .dyes import Pass
 
-__all__ = ["Child", "ConverterFailedError", "Job", "Output"]
+__all__ = ["Child", "ConverterFailedError", "Job", "Output", "reference_to"]
 
 _START = "import sys; from tensorferry.maps.running import main; main(sys.argv[1])"
 _LONGEST_LOG = 2000
@@ -224,9 +224,11 @@ class Child:
                 **os.environ,
                 # Threads of these begin at import, and a process with threads cannot be forked.
                 "OPENBLAS_NUM_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join(dict.fromkeys(each or os.getcwd() for each in paths)),
+                "PYTHONPATH": os.pathsep.join(
+                    dict.fromkeys(each or str(Path.cwd()) for each in paths)
+                ),
             }
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter
                 [sys.executable, "-c", _START, str(self._folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -244,11 +246,11 @@ class Child:
         """
         number, self._count = self._count, self._count + 1
         process = self._start()
-        assert process.stdin is not None
         line = json.dumps([number, *one]) + "\n"
         try:
-            process.stdin.write(line.encode())
-            process.stdin.flush()
+            if process.stdin is not None:
+                process.stdin.write(line.encode())
+                process.stdin.flush()
             answer = self._answer(process)
         except (BrokenPipeError, EOFError):
             self._stop()
@@ -278,18 +280,20 @@ class Child:
 
     def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         """What the process says at the end of a pass."""
-        assert process.stdout is not None
+        pipe = process.stdout
+        if pipe is None:
+            raise EOFError
         end = time.monotonic() + self._job.seconds + 120  # for imports, and what is ours
         found = b""
         with selectors.DefaultSelector() as waiting:
-            waiting.register(process.stdout, selectors.EVENT_READ)
+            waiting.register(pipe, selectors.EVENT_READ)
             while not found.endswith(b"\n"):
                 if not waiting.select(max(end - time.monotonic(), 0)):
                     self._stop()
                     raise ConverterFailedError(
                         f"did not end within {self._job.seconds:g} seconds", self._log()
                     )
-                more = os.read(process.stdout.fileno(), 1 << 16)
+                more = os.read(pipe.fileno(), 1 << 16)
                 if not more:
                     raise EOFError
                 found += more

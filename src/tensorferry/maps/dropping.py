@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,6 @@ from .formulas import Formula
 from .generalizing import numbered
 from .lowering import lower
 from .moves import box_of, counts, covers_once
-from .names import NameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .generalizing import Model, NumberedName
     from .moves import Box
+    from .names import NameTemplate
     from .table import Table
 
 __all__ = ["dropped"]
@@ -97,7 +98,7 @@ def _parts(boxes: set[Box], shape: tuple[int, ...], size: int) -> Iterator[Slice
         rows = mask.reshape(mask.shape[0], -1)
         breaks = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
         edges = [0, *breaks.tolist(), len(rows)]
-        for start, stop in zip(edges, edges[1:], strict=False):
+        for start, stop in pairwise(edges):
             part = (start or None, stop if stop < len(rows) else None)
             waiting.append((mask[start], (*slices, part)))
 

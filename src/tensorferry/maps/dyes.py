@@ -16,12 +16,12 @@ from ..core.dtypes import find
 from ..host.numpy_dtypes import numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..typing import Array
     from .lowering import Header
 
-__all__ = ["Alphabet", "Dye", "Kind", "Pass", "alphabet"]
+__all__ = ["MOST_ELEMENTS", "Alphabet", "Dye", "Kind", "Pass", "alphabet", "total_bytes"]
 
 Kind = Literal["digits", "zeros", "ones", "bits", "floats", "near", "given"]
 Manner = Literal["whole", "near", "small"]
@@ -107,7 +107,7 @@ class Dye:
         self.starts = dict(zip(headers, starts, strict=False))
         """The number of the first element of each tensor."""
         self.count = starts[-1]
-        self._bits = max(8, -(-max(self.count - 1, 1).bit_length() // 4) * 4)
+        self._bits = min(max(8, -(-max(self.count - 1, 1).bit_length() // 4) * 4), 32)
         self._mask = np.uint32((1 << self._bits) - 1)
         self._shift = np.uint32((self._bits + 1) // 2)
         self._inverses = [
@@ -125,7 +125,8 @@ class Dye:
         """All passes that carry the numbers of all tensors."""
         every = {alphabet(header.dtype, manner) for header in self.headers.values()}
         count = max((self.digits(each.bits) for each in every), default=0)
-        return [Pass("digits", index, manner) for index in range(count)]
+        # Each with other seeds, so that what is made up at random is no constant.
+        return [Pass("digits", index, manner, index) for index in range(count)]
 
     def _mixed(self, numbers: Array) -> Array:
         found = numbers + _FIRST
@@ -151,9 +152,10 @@ class Dye:
 
     def _digit(self, numbers: Array, index: int, bits: int) -> Array:
         own = -(-self._bits // bits)
-        word, at = (self._mixed(numbers), index) if index < own else (None, index - own)
-        if word is None:
-            word = self._check(numbers)
+        if index < own:
+            word, at = self._mixed(numbers), index
+        else:
+            word, at = self._check(numbers), index - own
         found = word >> np.uint32(at * bits)
         return (found & np.uint32((1 << bits) - 1)).astype(np.uint8)
 
@@ -172,7 +174,9 @@ class Dye:
         seeds = np.random.SeedSequence((one.seed, self._numbers[name]))
         random = np.random.Generator(np.random.SFC64(seeds))
         if one.kind == "bits":
-            return _random_bits(random, header.size, header.dtype).reshape(header.shape)
+            found = _random_bits(random, header.size, header.dtype)
+            _add_specials(random, found, header.dtype)
+            return found.reshape(header.shape)
         return _random_numbers(random, header.size, header.dtype, one.kind).reshape(header.shape)
 
     def _dyed(self, name: str, one: Pass) -> Array:
@@ -253,8 +257,8 @@ class Dye:
                 return
             if index >= count:
                 continue
-            is_check, at = index >= own, index % own if index < own else index - own
-            words[is_check] |= digits.astype(np.uint32) << np.uint32(at * bits)
+            which, at = divmod(index, own) if index < own else (1, index - own)
+            words[which] |= digits.astype(np.uint32) << np.uint32(at * bits)
         is_digit &= words[0] <= self._mask
         numbers = self._unmixed(words[0] & self._mask)
         if len(ranges) == 2:
@@ -303,6 +307,25 @@ def _random_bits(random: np.random.Generator, size: int, dtype: str) -> Array:
     return raw.view(kind).copy()
 
 
+_MOST_SPECIALS = 64
+
+
+def _add_specials(random: np.random.Generator, array: Array, dtype: str) -> None:
+    """Put infinities, NaN of both signs, -0, subnormals and the largest number among others."""
+    row = find(dtype)
+    count = min(array.size // 3, _MOST_SPECIALS)
+    if row.kind != "float" or row.itemsize < 2 or not count:
+        return
+    kind = array.dtype
+    words = array.view(f"u{kind.itemsize}")
+    inf, one = [np.array([each], kind).view(words.dtype)[0] for each in (np.inf, 1)]
+    sign = words.dtype.type(1 << (8 * kind.itemsize - 1))
+    tiny = words.dtype.type(1)
+    plain = [inf, inf - tiny, inf + tiny, inf | (one >> tiny), inf * 0, tiny, one]
+    specials = np.array([*plain, *[each | sign for each in plain]], words.dtype)
+    words[random.permutation(array.size)[:count]] = random.choice(specials, count)
+
+
 def _random_numbers(random: np.random.Generator, size: int, dtype: str, how: Kind) -> Array:
     row, kind = find(dtype), numpy_dtype(dtype)
     if row.kind == "bool":
@@ -313,15 +336,14 @@ def _random_numbers(random: np.random.Generator, size: int, dtype: str, how: Kin
         bounds = max(low, -limit), min(high, limit - 1)
         return random.integers(*bounds, size, np.int32, endpoint=True).astype(kind)
     if how == "near":
-        return (1 + random.random(size)).astype(kind)
-    # All digits, both signs, and a mean that is not positive as that of other passes is.
-    return (random.standard_normal(size) * 0.5 - 0.25).astype(kind)
-
-
-def chunks_of(size: int, chunk: int = _CHUNK) -> Iterator[tuple[int, int]]:
-    """Yield where chunks begin and end."""
-    for start in range(0, size, chunk):
-        yield start, min(start + chunk, size)
+        first = 1.0
+    else:
+        # Both signs, and a mean that is not positive, as that of other passes is.
+        first = -0.75
+    wide = np.float64 if row.precision > 24 else np.float32
+    values = random.random(size, dtype=wide)
+    values += wide(first)
+    return values.astype(kind, copy=False)
 
 
 def total_bytes(headers: Iterable[Header]) -> int:

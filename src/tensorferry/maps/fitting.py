@@ -8,7 +8,7 @@ before accidents, such as a diagonal or two halves that are swapped.
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
@@ -17,7 +17,7 @@ import numpy as np
 from .moves import steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..typing import Array
     from .expressions import Expression
@@ -264,6 +264,7 @@ class _Fitting:
 
     def _form(self, box: Array, depth: int) -> Form | None:
         first = int(box[(0,) * box.ndim])
+        odd: tuple[int, ...] | None = None
         if first < 0:
             if bool((box == first).all()):
                 return Filled(-1 - first, box.shape)
@@ -271,16 +272,20 @@ class _Fitting:
             piece = self._piece(box, first)
             if isinstance(piece, Piece):
                 return piece
-            if piece is not None:
+            if isinstance(piece, int):
                 return self._joined(box, piece, [0, box.shape[piece] // 2], depth)
+            odd = piece
         if depth >= _DEEPEST:
             return None
         found: list[tuple[int, int, list[int]]] = []
         for axis, length in enumerate(box.shape):
             if length > 1:
-                starts = self._segments(box, axis)
+                starts = self._segments(box, axis, odd)
                 if 1 < len(starts) <= _MOST_SEGMENTS:
                     found.append((len(starts), axis, starts))
+        if not found and odd is not None:
+            # Of two elements, any step may be meant.
+            found = [(2, axis, [0, at]) for axis, at in enumerate(odd) if at]
         for _, axis, starts in sorted(found):
             form = self._cut(box, axis, starts, depth)
             if form is not None:
@@ -326,11 +331,14 @@ class _Fitting:
 
     # -- cuts ----------------------------------------------------------------------------------------
 
-    def _segments(self, box: Array, axis: int) -> list[int]:
+    def _segments(self, box: Array, axis: int, odd: tuple[int, ...] | None) -> list[int]:
         """Where the parts along an axis begin, as lines through a few places show."""
         places = [tuple(0 for _ in box.shape), tuple(length - 1 for length in box.shape)]
-        for _ in range(2):
-            places.append(tuple(int(self._random.integers(length)) for length in box.shape))
+        places += [
+            tuple(int(self._random.integers(length)) for length in box.shape) for _ in range(2)
+        ]
+        if odd is not None:
+            places.append(odd)
         found = {0}
         for place in places:
             line = box[(*place[:axis], slice(None), *place[axis + 1 :])]
@@ -380,8 +388,11 @@ class _Fitting:
 
     # -- one piece -----------------------------------------------------------------------------------
 
-    def _piece(self, box: Array, first: int) -> Piece | int | None:
-        """The one piece that a box is; the axis of two halves that are swapped; or ``None``."""
+    def _piece(self, box: Array, first: int) -> Piece | int | tuple[int, ...] | None:
+        """The one piece that a box is; or the axis of two halves that are swapped; or a place.
+
+        A place is where a number is another than its row and column say.
+        """
         lines = []
         for axis in range(box.ndim):
             place: list[Any] = [0] * box.ndim
@@ -398,12 +409,15 @@ class _Fitting:
         high = first + sum(int(line.max()) for line in lines)
         if low < self._starts[source] or high >= self._starts[source + 1]:
             return None
+        odd = _difference(box, lines, first)
+        if odd is not None:
+            return odd
         for axis, atoms in enumerate(axes):
             turned = atoms and atoms[0].size == 2 and atoms[0].step < 0
-            if turned and box.shape[axis] > 2 and _equals(box, lines, first):
+            if turned and box.shape[axis] > 2:
                 return axis
         piece = _placed(first - int(self._starts[source]), axes, self._shapes[source])
-        if piece is None or not _equals(box, lines, first):
+        if piece is None:
             return None
         slices, left, right = piece
         return Piece(self._names[source], slices, left, right)
@@ -431,7 +445,8 @@ class _Fitting:
             low = first + sum(int(line.min()) for line in lines)
             high = first + sum(int(line.max()) for line in lines)
             whole = low >= self._starts[source] and high < self._starts[source + 1]
-        if whole and _equals(box, lines, first):
+        odd = _difference(box, lines, first) if whole else None
+        if whole and odd is None:
             sizes: list[int] = []
             to: list[int] = []
             of: list[int] = []
@@ -453,12 +468,18 @@ class _Fitting:
         if first < 0:
             raise NotFittedError
         for axis, step in enumerate(steps):
-            starts = self._segments(box, axis) if box.shape[axis] > 1 else [0]
+            starts = self._segments(box, axis, odd) if box.shape[axis] > 1 else [0]
             if 1 < len(starts) <= _MOST_RAW:
                 stops = [*starts[1:], box.shape[axis]]
                 for begin, end in zip(starts, stops, strict=True):
                     part_of = box[(*[slice(None)] * axis, slice(begin, end))]
                     self._add_raw(part_of, start + begin * step, steps, found)
+                return
+        for axis, at in enumerate(odd or ()):
+            if at:
+                before, after = np.split(box, [at], axis)
+                self._add_raw(before, start, steps, found)
+                self._add_raw(after, start + at * steps[axis], steps, found)
                 return
         raise NotFittedError
 
@@ -501,27 +522,30 @@ def _regular(line: Array) -> int:
     return size
 
 
-def _equals(box: Array, lines: Sequence[Array], first: int) -> bool:
-    """Whether each number of a box is the sum of those of the lines along its axes."""
+def _difference(box: Array, lines: Sequence[Array], first: int) -> tuple[int, ...] | None:
+    """Where a number is not the sum of those of the lines along the axes; ``None`` if all are."""
     if box.size > _CHUNK:
         # A few before all.
         random = np.random.default_rng(1)
-        place = [random.integers(length, size=256) for length in box.shape]
-        some = sum(line[at] for line, at in zip(lines, place, strict=True))
-        if not bool((box[tuple(place)] == some + first).all()):
-            return False
-    return _all_equal(box, lines, first)
+        places = [random.integers(length, size=256) for length in box.shape]
+        some = sum(line[at] for line, at in zip(lines, places, strict=True))
+        bad = np.flatnonzero(box[tuple(places)] != some + first)
+        if len(bad):
+            return tuple(int(place[bad[0]]) for place in places)
+    return _first_difference(box, lines, first)
 
 
-def _all_equal(box: Array, lines: Sequence[Array], first: int) -> bool:
+def _first_difference(box: Array, lines: Sequence[Array], first: int) -> tuple[int, ...] | None:
     if not box.ndim:
-        return int(box) == first
+        return None if int(box) == first else ()
     rows = box.shape[0]
     inner = prod(box.shape[1:])
     if inner > _CHUNK:
-        return all(
-            _all_equal(box[row], lines[1:], first + int(lines[0][row])) for row in range(rows)
-        )
+        for row in range(rows):
+            found = _first_difference(box[row], lines[1:], first + int(lines[0][row]))
+            if found is not None:
+                return row, *found
+        return None
     rest: Any = np.zeros((1,) * (box.ndim - 1), np.int64)
     for axis, line in enumerate(lines[1:]):
         rest = rest + line.reshape((1,) * axis + (-1,) + (1,) * (box.ndim - 2 - axis))
@@ -529,9 +553,11 @@ def _all_equal(box: Array, lines: Sequence[Array], first: int) -> bool:
     for start in range(0, rows, count):
         heads = lines[0][start : start + count] + first
         there = heads.reshape((-1,) + (1,) * (box.ndim - 1)) + rest
-        if not np.array_equal(box[start : start + count], there):
-            return False
-    return True
+        part = box[start : start + count]
+        if not np.array_equal(part, there):
+            at = np.unravel_index(int(np.argmax(part != there)), part.shape)
+            return start + int(at[0]), *map(int, at[1:])
+    return None
 
 
 # -- positions in a source ---------------------------------------------------------------------------
@@ -541,50 +567,28 @@ _Sides = tuple[tuple[Taken, ...], tuple[tuple[Part, ...], ...], tuple[tuple[Plac
 
 def _placed(first: int, axes: list[list[_Atom]], shape: tuple[int, ...]) -> _Sides | None:
     """The slices and parts that steps are; ``None`` if they do not go along axes."""
+    steps = steps_of(shape)
+    own = [each for each in zip(range(len(shape)), shape, steps, strict=True) if each[1] > 1]
+    by_axis: dict[int, list[_Atom]] = {axis: [] for axis, _, _ in own}
+    right: list[tuple[Placed, ...]] = []
+    count = 0
     for atoms in axes:
         for atom in atoms:
             if atom.step < 0:
                 first += (atom.size - 1) * atom.step
                 atom.step = -atom.step
                 atom.is_reversed = True
-    own = [
-        (axis, length, step)
-        for axis, (length, step) in enumerate(zip(shape, steps_of(shape), strict=True))
-        if length > 1
-    ]
-    by_axis: dict[int, list[_Atom]] = {axis: [] for axis, _, _ in own}
-    for place, atoms in enumerate(axes):
-        made: list[_Atom] = []
-        waiting = atoms[::-1]
-        while waiting:
-            atom = waiting.pop()
-            if not atom.step:
-                made.append(atom)
-                continue
-            axis, length, step = next((each for each in own if each[2] <= atom.step), (-1, 0, 0))
-            if axis < 0 or atom.step % step:
-                return None
-            limit = step * length
-            if atom.step * atom.size > limit and limit % atom.step == 0:
-                per = limit // atom.step
-                if per > 1 and atom.size > per:
-                    if atom.size % per:
-                        return None
-                    outer = _Atom(atom.size // per, limit, atom.is_reversed)
-                    waiting += [_Atom(per, atom.step, atom.is_reversed), outer]
-                    continue
-            made.append(atom)
-            by_axis[axis].append(atom)
-        axes[place] = made
-    key = 0
-    for atoms in axes:
-        for atom in atoms:
+        split = _split(atoms, own, by_axis)
+        if split is None:
+            return None
+        for key, atom in enumerate(split, count):
             atom.key = key
-            key += 1
+        count += len(split)
+        right.append(tuple([Placed(each.key, each.size, each.is_reversed) for each in split]))
     index = [int(each) for each in np.unravel_index(first, shape)] if shape else []
     slices: list[Taken] = []
     left: list[tuple[Part, ...]] = []
-    for axis, (length, step) in enumerate(zip(shape, steps_of(shape), strict=True)):
+    for axis, (length, step) in enumerate(zip(shape, steps, strict=True)):
         found = _along(length, index[axis], step, by_axis.get(axis, []))
         if found is None:
             return None
@@ -594,10 +598,34 @@ def _placed(first: int, axes: list[list[_Atom]], shape: tuple[int, ...]) -> _Sid
             left.append(parts)
     while slices and slices[-1] == Taken(None, None, None):
         slices.pop()
-    right = [
-        tuple([Placed(atom.key, atom.size, atom.is_reversed) for atom in atoms]) for atoms in axes
-    ]
     return tuple(slices), tuple(left), tuple(right)
+
+
+def _split(
+    atoms: list[_Atom], own: list[tuple[int, int, int]], by_axis: dict[int, list[_Atom]]
+) -> list[_Atom] | None:
+    """The parts of an axis of an output, where each is of one axis of the source."""
+    made: list[_Atom] = []
+    waiting = atoms[::-1]
+    while waiting:
+        atom = waiting.pop()
+        if not atom.step:
+            made.append(atom)
+            continue
+        axis, length, step = next((each for each in own if each[2] <= atom.step), (-1, 0, 1))
+        if axis < 0 or atom.step % step:
+            return None
+        limit = step * length
+        per = limit // atom.step
+        if limit % atom.step or not 1 < per < atom.size:
+            made.append(atom)
+            by_axis[axis].append(atom)
+            continue
+        if atom.size % per:
+            return None
+        outer = _Atom(atom.size // per, limit, atom.is_reversed)
+        waiting += [_Atom(per, atom.step, atom.is_reversed), outer]
+    return made
 
 
 def _along(
@@ -638,7 +666,7 @@ def _with_gaps(
     if first >= whole:
         return None
     outer = whole // units[0]
-    lengths = [outer, *[one // two for one, two in zip(units, units[1:], strict=False)]]
+    lengths = [outer, *[one // two for one, two in pairwise(units)]]
     parts = []
     rest = first
     for atom, unit, size in zip(atoms, units, lengths, strict=True):

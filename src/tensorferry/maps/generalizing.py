@@ -135,7 +135,7 @@ class _Spelling:
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
         self.reserved = reserved
-        self.dims: dict[str, int] = {}
+        self.dims: dict[str, Formula] = {}
 
     def number(self, value: int) -> Formula:
         """A length, or a place."""
@@ -150,10 +150,10 @@ class _Spelling:
         found = source if isinstance(source, NumberedName) else numbered(source)
         return found.template()
 
-    def other(self, value: int) -> Formula:
-        """A length for which there is no other word: the same number stands beside it."""
-        name = f"n{value}"
-        self.dims[name] = value
+    def other(self, length: Formula) -> Formula:
+        """Another word for a length that stands beside it already."""
+        name = f"n{re.sub(r'[^A-Za-z0-9]', '_', str(length))}"
+        self.dims[name] = length
         return Formula.of(name)
 
     def letters(self) -> Iterator[Formula]:
@@ -266,8 +266,8 @@ class _Speller:
         start = self._as.number(part.first) if part.first else None
         end = None if stop is None else self._as.number(stop)
         found = Atom(length, taken=AxisSlice(start, end, None))
-        if found.kept in used:
-            name = self._as.other(part.count)
+        if found.kept is not None and found.kept in used:
+            name = self._as.other(found.kept)
             start = start or Formula.of(0)
             found = Atom(length, taken=AxisSlice(start, start.plus(name), None))
         return found
@@ -275,7 +275,7 @@ class _Speller:
     def _unlike(self, value: int, used: set[Formula]) -> Formula:
         """A length that is none of others, which parts are told by."""
         found = self._as.number(value)
-        return self._as.other(value) if found in used else found
+        return self._as.other(found) if found in used else found
 
     def _moves(self, form: RawMoves) -> Expression:
         moves = [
@@ -330,9 +330,6 @@ class _Reading(_Spelling):
         self.columns.append(value)
         return Formula.of(f"_index{len(self.columns)}")
 
-    def other(self, value: int) -> Formula:
-        return self.number(value)
-
     def name(self, source: Any) -> NameTemplate:
         known: NumberedName = source
         formulas: list[Formula | None] = []
@@ -361,14 +358,6 @@ class _Writing(_Spelling):
         del value
         return next(self._columns)
 
-    def other(self, value: int) -> Formula:
-        found = next(self._numbers)
-        if found.number is None:
-            return found
-        name = f"n{value}"
-        self.dims[name] = value
-        return Formula.of(name)
-
     def name(self, source: Any) -> NameTemplate:
         known: NumberedName = source
         formulas = [
@@ -393,8 +382,12 @@ def generalized(
     """
     formulas = SizeFormulas(models)
     rules, more = _Generalizing(models, formulas).all()
-    every = {**formulas.ways, **{name: (values[0],) for name, values in more.items()}}
     used = frozenset().union(*[lengths_in(rule.expression) for rule in rules if rule.expression])
+    used |= frozenset().union(*[length.names for name, length in more.items() if name in used])
+    every: dict[str, tuple[str | int, ...]] = dict(formulas.ways)
+    for name, length in more.items():
+        number = length.number
+        every[name] = (str(length) if number is None else number,)
     ways = {name: way for name, way in every.items() if name in used}
     unknown = {name: formulas.values[name] for name, way in ways.items() if not way}
     return rules, ways, unknown
@@ -423,14 +416,13 @@ def exact_rule(
         output: The output.
         reserved: Names that lengths do not get.
     """
-    assert output.form is not None
     spelling = _Spelling(reserved)
-    form = _with_numbers(output.form)
+    form = _with_numbers(output.form or Filled(0, output.header.shape))
     expression = expression_of(form, spelling, constants=output.constants, dtype=output.dtype)
     if output.dtype != output.header.dtype:
         expression = Cast(output.header.dtype, expression)
     rule = Rule(NameTemplate((output.name,), ()), expression, output.assumed)
-    return rule, {name: (value,) for name, value in spelling.dims.items()}
+    return rule, {name: (length.number or 0,) for name, length in spelling.dims.items()}
 
 
 class _Generalizing:
@@ -438,11 +430,11 @@ class _Generalizing:
         self._models = models
         self._number = number
         self._names = number.names | {*_VARIABLES, _STACKED}
-        self._dims: dict[str, list[int]] = {}
+        self._dims: dict[str, Formula] = {}
         self._made: dict[tuple[int, str], MadeTensor] = {}
 
-    def all(self) -> tuple[list[Rule], dict[str, list[int]]]:
-        """The rules."""
+    def all(self) -> tuple[list[Rule], dict[str, Formula]]:
+        """The rules, and the other words for lengths in them."""
         order: dict[str, int] = {}
         groups: dict[object, list[_Row]] = defaultdict(list)
         found: list[tuple[int, Rule]] = []
@@ -482,8 +474,7 @@ class _Generalizing:
         return [rule for _, rule in found], self._dims
 
     def _row(self, model: int, output: Output) -> tuple[_Row, object]:
-        assert output.form is not None
-        form = _folded(_with_numbers(output.form))
+        form = _folded(_with_numbers(output.form or Filled(0, output.header.shape)))
         reading = _Reading()
         text = expression_of(form, reading, constants=output.constants, dtype=output.dtype)
         target = numbered(output.name)
@@ -575,9 +566,8 @@ class _Generalizing:
                 expression = Cast(output.header.dtype, expression)
             yield Rule(first.target.template(formulas[:count]), expression, output.assumed)
 
-    def _add_dims(self, dims: Mapping[str, int]) -> None:
-        for name, value in dims.items():
-            self._dims[name] = [value] * len(self._models)
+    def _add_dims(self, dims: Mapping[str, Formula]) -> None:
+        self._dims.update(dims)
 
     def _numbers(self, rows: list[_Row]) -> Iterator[list[Formula]]:
         """Yield formulas of the lengths and places: several only if not all models tell them."""
@@ -603,7 +593,7 @@ class _Generalizing:
     def _exact(self, rows: list[_Row]) -> Rule:
         """A rule for one name as it is, from what was fitted without any other."""
         rule, dims = exact_rule(rows[0].output, self._names)
-        self._add_dims({name: way for name, (way,) in dims.items()})
+        self._add_dims({name: Formula.of(value) for name, (value,) in dims.items()})
         return rule
 
     def _makes(self, rule: Rule, rows: list[_Row]) -> bool:
@@ -625,15 +615,18 @@ class _Generalizing:
 
     def _dims_in(self, at: int) -> dict[str, tuple[str | int, ...]]:
         """The lengths with names, in a model."""
-        found = {**self._number.values, **self._dims}
-        return {name: (values[at],) for name, values in found.items()}
+        found = {name: values[at] for name, values in self._number.values.items()}
+        found |= {name: length.value(found) for name, length in self._dims.items()}
+        return {name: (value,) for name, value in found.items()}
 
     def _moves_of(self, at: int, row: _Row) -> MadeTensor | None:
         """What an output is, as it was found, without other outputs."""
         key = at, row.output.name
         if key not in self._made:
             rule = self._exact([row])
-            lowered = lower(Table((rule,), (), self._dims_in(at)), self._models[at].source)
+            every = self._models[at].source
+            used = {name: every[name] for name in rule.sources}
+            lowered = lower(Table((rule,), (), self._dims_in(at)), used)
             if row.output.name not in lowered.tensors:
                 return None
             self._made[key] = lowered.tensors[row.output.name]

@@ -88,7 +88,7 @@ def main(folder: str) -> None:
 def _threads() -> int:
     """How many threads this process has: a fork has only one, and what the others held is lost."""
     with suppress(OSError):
-        return len(os.listdir("/proc/self/task"))
+        return len(list(Path("/proc/self/task").iterdir()))
     return 2
 
 

@@ -39,6 +39,7 @@ _MOST_CONSTANTS = 16
 _KEPT = 1 << 28
 """How many bytes of random tensors are kept, which several outputs need."""
 _VIAS = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2")
+_OTHER_SEED = 1 << 20
 _VALUES = "depends on values"
 _ARITHMETIC = "arithmetic"
 _UNREAL = "not from the source"
@@ -161,7 +162,7 @@ def _table(models: Sequence[Model], reports: Sequence[Report]) -> Table:
         wanted = {output.name for output in model.outputs if output.form is not None}
         lost = wanted - lowered.tensors.keys() - lowered.unmade.keys()
         if wrong or lost:
-            what = str(wrong[0]) if wrong else f"{sorted(lost)[0]} is in no rule"
+            what = str(wrong[0]) if wrong else f"{min(lost)} is in no rule"
             raise ConversionError(f"The table that was traced does not make the same: {what}.")
     return table
 
@@ -174,13 +175,11 @@ class _Runs(NamedTuple):
 
     Args:
         digits: On dyed tensors.
-        again: On the first of them, with other seeds.
         others: On all else, by what it was; without what it did not take.
         real: On real weights; ``None`` without them.
     """
 
     digits: list[Given]
-    again: Given
     others: dict[Pass, Given]
     real: Given | None
 
@@ -193,6 +192,7 @@ class _Tracing:
         self._refuse()
         self._manner: Manner = "whole"
         self._small: list[Given] | None = None
+        self._again: Given | None = None
         self._kept: OrderedDict[tuple[Pass, str], Array] = OrderedDict()
         self._touched: set[str] = set()
         self._is_unsure = False
@@ -241,7 +241,6 @@ class _Tracing:
                 "return a dict of tensors, or an object with state_dict()",
             )
         digits += [self._needed(each) for each in passes[1:]]
-        again = self._needed(passes[0]._replace(seed=1))
         others: dict[Pass, Given] = {}
         for one in (Pass("zeros"), Pass("ones"), Pass("bits", seed=2), Pass("floats", seed=3)):
             with suppress(ConverterFailedError):
@@ -250,7 +249,7 @@ class _Tracing:
             # It wants a range: all digits of numbers in it.
             others[Pass("near", seed=4)] = self._needed(Pass("near", seed=4))
         real = None if self._real is None else self._needed(Pass("given"))
-        return _Runs(digits, again, others, real)
+        return _Runs(digits, others, real)
 
     def _needed(self, one: Pass) -> Given:
         try:
@@ -290,14 +289,11 @@ class _Tracing:
                 self._is_unsure = True
             return Output(name, Header((), "float32"), None, reason)
         header = first.headers[name]
-        same = all(each.headers.get(name) == header for each in [*runs.digits, runs.again])
-        if not same:
+        if any(each.headers.get(name) != header for each in runs.digits):
             return self._unknown(name, header, _VALUES)
         if not header.size:
             return Output(name, header, Filled(0, header.shape), None, (0,), header.dtype)
         arrays = [each.array(name) for each in runs.digits]
-        if not _equal(arrays[0], runs.again.array(name)):
-            return Output(name, header, None, _UNREAL)
         numbers = self._dye.numbers_of(arrays, self._manner)
         constants: tuple[float, ...] = ()
         lost = numbers < 0
@@ -348,6 +344,12 @@ class _Tracing:
             for code, value in enumerate(values):
                 numbers[lost & (_words(arrays[0]) == value)] = -1 - code
             return tuple(_number(each) for each in found)
+        if self._again is None:
+            first = self._dye.passes(self._manner)[0]
+            self._again = self._needed(first._replace(seed=_OTHER_SEED))
+        again = self._again.headers.get(name) == header and self._again.array(name)
+        if again is False or not _equal(arrays[0], again):
+            return _UNREAL
         viewed = self._viewed(header, arrays)
         if viewed is not None:
             return viewed
@@ -423,7 +425,8 @@ class _Tracing:
     def _verified(self, output: Output, runs: _Runs) -> str | None:
         """Why an output is not what was fitted; ``None`` if it is, in each pass."""
         rule, dims = exact_rule(output)
-        lowered = lower(Table((rule,), (), dims), self._job.headers)
+        used = {each: self._job.headers[each] for each in rule.sources}
+        lowered = lower(Table((rule,), (), dims), used)
         made = lowered.tensors.get(output.name)
         if made is None or made.header != output.header:
             return _ARITHMETIC
@@ -474,8 +477,7 @@ class _Tracing:
 
     def _source(self, name: str, one: Pass) -> Array:
         if one.kind == "given":
-            assert self._real is not None
-            return np.ascontiguousarray(self._real[name]).reshape(-1)
+            return np.ascontiguousarray((self._real or {})[name]).reshape(-1)
         key = one, name
         if key not in self._kept:
             self._kept[key] = self._dye.array(name, one).reshape(-1)
@@ -532,8 +534,12 @@ def _alike(found: Array, expected: Array, made: MadeTensor) -> bool:
         return True
     if not made.changes or find(made.header.dtype).kind not in ("float", "complex"):
         return False
-    both = (found != found) & (expected != expected)
+    both = _is_nan(found) & _is_nan(expected)
     return bool((both | (_words(found) == _words(expected))).all())
+
+
+def _is_nan(array: Array) -> Array:
+    return array != array  # noqa: PLR0124 - every dtype has it, as `isnan` has not
 
 
 def _via(plain: Array, found: Array, made: MadeTensor) -> str | None:
@@ -545,7 +551,7 @@ def _via(plain: Array, found: Array, made: MadeTensor) -> str | None:
             continue
         narrow = cast(plain, via)
         again = cast(narrow, made.header.dtype)
-        same = (found != found) & (again != again)
+        same = _is_nan(found) & _is_nan(again)
         if bool((same | (_words(found) == _words(again))).all()):
             return via
     return None
