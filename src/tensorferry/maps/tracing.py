@@ -112,7 +112,7 @@ def _at(value: Any, place: int, several: bool) -> int:
 
 def _default_framework() -> str:
     """The first framework of this package's that has devices, in their order."""
-    return next(name for name, each in registry.known().items() if each.capabilities.devices.names)
+    return next(name for name, each in registry.known().items() if each.capabilities.devices.others)
 
 
 def numbers_in(config: Mapping[str, Any], before: str = "") -> dict[str, int]:
