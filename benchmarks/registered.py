@@ -15,6 +15,7 @@ from . import (
     large_files,
     library_loops,
     loops,
+    maps,
     pairs,
     sequences,
     small,
@@ -61,6 +62,7 @@ GROUPS = (
         "Import, and files",
         (*start.SECTIONS, *files.SECTIONS, *file_memory.SECTIONS, *large_files.SECTIONS),
     ),
+    Group("maps", "Weight maps", maps.SECTIONS),
     Group("transfers", "Prefetch, and functions", (*transfers.SECTIONS, *functions.SECTIONS)),
     Group("gpu", "Single tensors on a GPU", gpu.SECTIONS),
 )

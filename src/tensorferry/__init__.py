@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from .transfers.transfer import Transfer
     from .trees.api import convert_tree, describe_tree, explain_tree, snapshot
     from .trees.plans import TreePlan
+    from .weight_map import WeightMap
 
 __all__ = [
     "BatchPlan",
@@ -97,6 +98,7 @@ __all__ = [
     "UnsafeFileError",
     "UnsupportedTypeError",
     "VerificationError",
+    "WeightMap",
     "WrapPlan",
     "collate",
     "convert",
@@ -140,6 +142,7 @@ _LATER = {
     "Step": "planning.step",
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
+    "WeightMap": "weight_map",
     "WrapPlan": "functions.explain",
     "collate": "batches.api",
     "convert_files": "files.api",

@@ -69,12 +69,27 @@ def _model():
     )
 
 
+def _converter():
+    Path("converter.py").write_text(
+        """
+def convert(weights):
+    return {
+        name.replace("h.", "layers."): x.T if x.ndim == 2 else x for name, x in weights.items()
+    }
+""",
+        "utf-8",
+    )
+    shapes = {"h.0.attn.weight": (6, 4), "h.1.attn.weight": (6, 4), "norm": (4,)}
+    ferry.save({name: torch.zeros(shape) for name, shape in shapes.items()}, "theirs.safetensors")
+
+
 FILES = {
     "checkpoints-without-running-code": _checkpoints,
     "compare-two-checkpoints": _two,
     "pt-into-jax": _training,
     "shrink-a-checkpoint": _training,
     "transformers-files": _model,
+    "weights-under-another-name": _converter,
 }
 """What makes the files that a page's commands are about, in the current folder."""
 

@@ -243,6 +243,7 @@ def imports_beyond_what_is_required(path):
         "ml_dtypes",
         "optree",
         "typing_extensions",
+        "tomli",  # required below Python 3.11, which has it as tomllib
         *FRAMEWORKS,
         *sys.stdlib_module_names,
     }

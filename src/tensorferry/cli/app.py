@@ -16,6 +16,8 @@ from ..core.dtypes import CASTINGS
 from ..errors import ConversionError
 from . import completion
 from .completion import words
+from .maps import app as maps
+from .maps import dims_of
 from .outcome import unknown_word
 from .usage import Command, CommandGroup
 
@@ -65,6 +67,7 @@ def add_commands(app: typer.Typer) -> None:
     """Add the commands on files."""
     for command in (inspect, check, convert, diff, roundtrip):
         app.command(cls=Command, rich_help_panel="Files")(command)
+    app.add_typer(maps, name="map", rich_help_panel="Files")
 
 
 def inspect(
@@ -148,6 +151,18 @@ def diff(
         bool,
         typer.Option("--tensors-only", help="Leave out metadata and values that are not tensors."),
     ] = False,
+    map_: Annotated[
+        Path | None,
+        typer.Option(
+            "--map",
+            metavar="TABLE",
+            help="A table of weights: what it makes of A is compared with B.",
+        ),
+    ] = None,
+    dim: Annotated[
+        _Words,
+        typer.Option(metavar="NAME=N", help="For --map: a length that no shape tells."),
+    ] = None,
     every: Annotated[
         bool,
         typer.Option(
@@ -168,6 +183,8 @@ def diff(
         "any_dtype": any_dtype,
         "tensors_only": tensors_only,
         "every": every,
+        "table": map_,
+        "dims": dims_of(dim),
     }
     raise typer.Exit(command.run(a, b, **given, allow=allow or (), as_json=json))
 
@@ -218,6 +235,21 @@ def convert(
         _Words, _chosen(metavar="GLOB", help="No tensors and values whose names match.")
     ] = None,
     rename: Annotated[_Words, _chosen(metavar="s/RE/TO/", help="Change the names.")] = None,
+    map_: Annotated[
+        Path | None,
+        _chosen(
+            "--map",
+            metavar="TABLE",
+            help="A table of weights: OUT has the tensors that it makes, and the options above are about these.",
+        ),
+    ] = None,
+    dim: Annotated[
+        _Words,
+        _chosen(
+            metavar="NAME=N",
+            help="For --map: a length that no shape tells; config.json beside IN has others.",
+        ),
+    ] = None,
     tensors_only: Annotated[
         bool,
         _chosen(
@@ -340,6 +372,8 @@ def convert(
         "include": include or (),
         "exclude": exclude or (),
         "rename": rename or (),
+        "map": map_,
+        "dims": dims_of(dim) or None,
         "metadata": _strings(metadata or ()),
         "tensors_only": tensors_only,
         "ties": ties,

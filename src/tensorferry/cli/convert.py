@@ -24,7 +24,13 @@ __all__ = ["run"]
 
 def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_json: bool) -> int:
     """Convert, and print what was written; gives the exit code."""
+    options = dict(options)
+    table, dims = options.pop("map", None), options.pop("dims", None)
     try:
+        if table is not None:
+            from ..files.mapped import mapping_of  # here, because most files keep their names
+
+            options["mapping_of"] = mapping_of(table, dims)
         if options["verify"]:
             words = "converting, then verifying"
         else:

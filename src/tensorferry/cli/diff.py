@@ -15,7 +15,7 @@ from .console import EXIT_FAILED, paragraph, printable, rows
 from .outcome import counted, failed, progress, result, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ..files.base.contents import Contents
@@ -38,11 +38,19 @@ def run(
     allow: Sequence[str],
     as_json: bool,
     every: bool = False,
+    table: Path | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> int:
     """Print the differences; gives the exit code."""
     paths = {"a": str(a), "b": str(b), "tolerance": tolerance}
     try:
         one, other = (_with_lists(open_path(path, allow=frozenset(allow))) for path in (a, b))
+        if table is not None:
+            from ..files.mapped import (
+                contents_map,  # here, because most files are compared as they are
+            )
+
+            one = contents_map(table, dims, [str(a), *one.paths]).mapped(one)
         total = sum(stored.nbytes for each in (one, other) for stored in each.tensors.values())
         with progress("comparing", lambda: total) as moved:
             found = diff(

@@ -67,16 +67,24 @@ __all__ = [
 _CONVERT = {
     name: f"--{name.replace('_', '-')}"
     for name in (
-        "to", "dtype", "overflow", "include", "exclude", "rename", "metadata", "tensors_only", "ties",
+        "to", "dtype", "overflow", "include", "exclude", "rename", "map", "metadata", "tensors_only", "ties",
         "dequantize", "nulls", "ragged", "pad", "allow", "shard", "overwrite", "verify",
         "dry_run", "resume", "jobs", "engine", "part",
     )
 }  # fmt: skip
 
+_CONVERT["dims"] = "--dim"
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "inspect": {"allow": "--allow"},
     "check": {"allow": "--allow"},
-    "diff": {"allow": "--allow", "any_dtype": "--any-dtype", "tensors_only": "--tensors-only"},
+    "map check": {"dims": "--dim"},
+    "map explain": {"dims": "--dim"},
+    "diff": {
+        "allow": "--allow",
+        "dims": "--dim",
+        "any_dtype": "--any-dtype",
+        "tensors_only": "--tensors-only",
+    },
     "convert": _CONVERT,
     "roundtrip": {"allow": "--allow"},
     "explain": {

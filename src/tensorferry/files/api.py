@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from os import PathLike
 
+    from ..maps.table import Table
     from ..typing import To, Unknown
     from .base.contents import Contents
     from .conversion.convert import Report
     from .lazy import LazyTree
 
     Path = str | PathLike[str]
+    Map = Table | Path | None
 
 __all__ = ["convert_files", "load", "open", "save"]
 
@@ -89,6 +91,8 @@ def load(
     nulls: object = None,
     ragged: Literal["rows"] | None = None,
     pad: object = None,
+    map: Map = None,
+    dims: Mapping[str, int] | None = None,
 ) -> LazyTree: ...
 @overload
 def load(
@@ -108,6 +112,8 @@ def load(
     nulls: object = None,
     ragged: Literal["rows"] | None = None,
     pad: object = None,
+    map: Map = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Any: ...
 @by_name
 def load(
@@ -127,6 +133,8 @@ def load(
     nulls: object = None,
     ragged: Literal["rows"] | None = None,
     pad: object = None,
+    map: Map = None,  # noqa: A002 - the word for it
+    dims: Mapping[str, int] | None = None,
 ) -> Any:
     """Load what a file holds: dicts, lists and values as saved, with tensors of a framework.
 
@@ -174,13 +182,16 @@ def load(
         ragged: For columns of lists of unequal lengths, as for `convert_tree`: ``"rows"`` for a
             list of tensors.
         pad: For such columns, as for `convert_tree`: what is put after the elements of short lists.
+        map: A `WeightMap`, or the path of its file: the tensors are those that it makes. `names`,
+            `exclude` and `dtype` are about these.
+        dims: As for `convert_files`.
 
     Returns:
         What was saved, nested as in the file; or with ``lazy=True`` a `LazyTree`.
 
     Warns:
-        UserWarning: `dtype` is for no tensor of the file; or with ``strict=False``, something is
-            left out.
+        UserWarning: `dtype` is for no tensor of the file; or with ``strict=False`` or `map`,
+            something is left out.
 
     Raises:
         OSError: The file cannot be read.
@@ -240,6 +251,12 @@ def load(
     asked |= {"nulls": nulls, "ragged": ragged, "pad": pad}
     whole = contents
     try:
+        if map is not None:
+            from .mapped import contents_map
+
+            mapping = contents_map(map, dims, [os.fspath(place), *contents.paths])
+            asked |= {"map": mapping.table, "dims": dict(mapping.dims)}
+            contents = whole = mapping.mapped(contents, warns=True)
         if names is not None or exclude or dequantize:
             from .conversion.select import select
 
@@ -371,6 +388,8 @@ def convert_files(
     include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     rename: str | Sequence[str] = (),
+    map: Map = None,  # noqa: A002 - the word for it
+    dims: Mapping[str, int] | None = None,
     metadata: Mapping[str, str] | None = None,
     shard: int | str | None = None,
     tensors_only: bool = False,
@@ -419,6 +438,11 @@ def convert_files(
         exclude: A pattern of what to leave out, or several.
         rename: Substitutions like ``"s/^module\\.//"``, applied to the name of each tensor in
             order.
+        map: A `WeightMap`, or the path of its file: the tensors of the target are those that it
+            makes. `include`, `exclude`, `rename` and `dtype` are about these. What is no tensor is
+            left out.
+        dims: Lengths for `map` that no shape tells, by name: ``{"h": 32}``. Without them they are
+            taken from ``config.json`` beside the source.
         metadata: Strings to put beside the tensors. They take the place of those in the source with
             the same keys.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
@@ -480,4 +504,9 @@ def convert_files(
     from .conversion.convert import convert_files
 
     validate(nulls, ragged, pad)
+    table, lengths = asked.pop("map"), asked.pop("dims")
+    if table is not None:
+        from .mapped import mapping_of
+
+        asked["mapping_of"] = mapping_of(table, lengths)
     return convert_files(asked.pop("sources"), asked.pop("target"), **asked)

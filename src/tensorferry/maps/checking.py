@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .lowering import Finding
+from .. import hints
+from ..errors import FormatLimitError, TreeError
+from ..hints import Hint
+from .lowering import MapFinding
 from .moves import box_of, counts, covers_once, reach
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ..errors import ConversionError
     from .lowering import Header, Lowered
     from .moves import Box
 
-__all__ = ["findings"]
+__all__ = ["findings", "refuse"]
 
+_MOST_IN_HINT = 20
+_SOME_LENGTH = 32
 _MOST_COUNTED = 1 << 28
 """Of how many elements each is looked at, if the steps alone do not tell."""
 
 
 def findings(
     lowered: Lowered, source: Mapping[str, Header], target: Mapping[str, Header] | None = None
-) -> list[Finding]:
+) -> list[MapFinding]:
     """What is wrong between a table, its source and a target.
 
     Args:
@@ -33,65 +40,85 @@ def findings(
         target: Those that a target must have; ``None`` if it is not known.
     """
     found = [*lowered.findings]
+    # Layers are alike: moves that differ only in their sources write the same elements.
+    known: dict[object, bool] = {}
     for name, made in lowered.tensors.items():
         size = made.header.size
         for moves in (made.moves, *made.equal):
-            boxes = [box_of(move) for move in moves]
-            if not covers_once(boxes, size):
-                found.append(_uncovered(name, boxes, size))
+            key = size, tuple([move[1:4] for move in moves])
+            is_covered = known.get(key)
+            if is_covered is None:
+                is_covered = known[key] = covers_once(map(box_of, moves), size)
+            if not is_covered:
+                found.append(_uncovered(name, [box_of(move) for move in moves], size))
     found += _unused(lowered, source)
     if target is not None:
         found += _against(lowered, target)
     return found
 
 
-def _uncovered(name: str, boxes: list[Box], size: int) -> Finding:
+def _uncovered(name: str, boxes: list[Box], size: int) -> MapFinding:
     """Which elements of a tensor are not written, or twice."""
     if size > _MOST_COUNTED:
-        return Finding("unfilled", name, f"its {size:,} elements are not each written once")
+        return MapFinding("unfilled", name, f"its {size:,} elements are not each written once")
     often = counts(boxes, size)
     unfilled = int(np.count_nonzero(often == 0))
     if unfilled:
         first = int(np.argmin(often != 0))
-        return Finding(
+        return MapFinding(
             "unfilled",
             name,
             f"{unfilled:,} of {size:,} elements are not written, the first is {first}",
         )
     first = int(np.argmax(often > 1))
     twice = int(np.count_nonzero(often > 1))
-    return Finding(
+    return MapFinding(
         "twice", name, f"{twice:,} of {size:,} elements are written twice, the first is {first}"
     )
 
 
-def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[Finding]:
+def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[MapFinding]:
     used: dict[str, set[Box]] = defaultdict(set)
+    known: dict[object, Box] = {}
     for made in lowered.tensors.values():
         for moves in (made.moves, *made.equal):
             for move in moves:
-                if isinstance(move.source, str):
-                    used[move.source].add(box_of(move, source=True))
+                if not isinstance(move.source, str):
+                    continue
+                key = move.sizes, move.source_start, move.source_steps
+                box = known.get(key)
+                if box is None:
+                    box = known[key] = box_of(move, source=True)
+                used[move.source].add(box)
     dropped: dict[str, set[Box]] = {
         name: {box_of(move, source=True) for move in moves}
         for name, moves in lowered.dropped.items()
     }
     found = []
+    covered: dict[object, bool] = {}
     for name, header in source.items():
+        if name in lowered.doubtful:
+            continue
         boxes = used.get(name, set()) | dropped.get(name, set())
-        if not header.size or covers_once(boxes, header.size):
+        together = frozenset(boxes), header.size
+        is_covered = covered.get(together)
+        if is_covered is None:
+            is_covered = covered[together] = not header.size or covers_once(boxes, header.size)
+        if is_covered:
             continue
         if not boxes:
-            found.append(Finding("unused", name, "is in no tensor of the target, and not in drop"))
+            found.append(
+                MapFinding("unused", name, "is in no tensor of the target, and not in drop")
+            )
             continue
         unused = _left(boxes, header.size)
         if unused is None:
-            found.append(Finding("unused", name, "it is not known whether all of it is used"))
+            found.append(MapFinding("unused", name, "it is not known whether all of it is used"))
         elif unused[0]:
             count, first = unused
             place = [int(each) for each in np.unravel_index(first, header.shape)]
             found.append(
-                Finding(
+                MapFinding(
                     "unused",
                     name,
                     f"{count:,} of {header.size:,} elements are in no tensor of the target, and not "
@@ -114,16 +141,18 @@ def _left(boxes: set[Box], size: int) -> tuple[int, int] | None:
     return int(np.count_nonzero(often == 0)), int(np.argmin(often != 0))
 
 
-def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[Finding]:
+def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[MapFinding]:
     found = []
     for name, header in target.items():
         made = lowered.tensors.get(name)
         if made is None:
             if name not in lowered.unmade:
-                found.append(Finding("unfilled", name, "the target has it, and the table does not"))
+                found.append(
+                    MapFinding("unfilled", name, "the target has it, and the table does not")
+                )
         elif made.header.shape != header.shape:
             found.append(
-                Finding(
+                MapFinding(
                     "shape",
                     name,
                     f"is {list(made.header.shape)}, and the target has {list(header.shape)}",
@@ -131,11 +160,68 @@ def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[Finding]:
             )
         elif made.header.dtype != header.dtype:
             found.append(
-                Finding("dtype", name, f"is {made.header.dtype}, and the target has {header.dtype}")
+                MapFinding(
+                    "dtype", name, f"is {made.header.dtype}, and the target has {header.dtype}"
+                )
             )
     found += [
-        Finding("unknown", name, "the target has no such tensor")
+        MapFinding("unknown", name, "the target has no such tensor")
         for name in lowered.tensors
         if name not in target
     ]
     return found
+
+
+def refuse(found: Sequence[MapFinding]) -> None:
+    """Raise what is wrong; what is alike but for numbers in names, once.
+
+    Raises:
+        FormatLimitError: Something is.
+        TreeError: Several things are.
+    """
+    alike: dict[tuple[str, str, str], list[MapFinding]] = defaultdict(list)
+    for each in found:
+        alike[each.kind, _without_numbers(each.tensor), _without_numbers(each.message)].append(each)
+    ways = _Ways(found)
+    errors: list[ConversionError] = []
+    for (kind, _, _), some in alike.items():
+        first = some[0]
+        more = f" (and {len(some) - 1:,} more like it)" if len(some) > 1 else ""
+        about = f"{first.tensor}{more}: " if first.tensor else ""
+        errors.append(FormatLimitError(f"{about}{first.message}.", ways.of(kind, first)))
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise TreeError(f"The table does not fit at {len(errors)} places:", errors)
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"\d+", "*", text)
+
+
+class _Ways:
+    """What to do about findings: one hint for all of a kind, at the first of them.
+
+    Args:
+        found: The findings.
+    """
+
+    def __init__(self, found: Iterable[MapFinding]) -> None:
+        unused = [each.tensor for each in found if each.kind == "unused"]
+        globs = dict.fromkeys(map(_without_numbers, unused))
+        exact = unused if len(unused) == 1 else globs
+        self._drop = [*exact][:_MOST_IN_HINT]
+        self._lengths = dict.fromkeys(
+            [each.length for each in found if each.length is not None], _SOME_LENGTH
+        )
+
+    def of(self, kind: str, finding: MapFinding) -> Hint | None:
+        """The hint for the first finding of a kind."""
+        if kind == "unused" and self._drop:
+            names = ", ".join(f'"{name}"' for name in self._drop)
+            self._drop = []
+            return Hint(f"drop = [{names}] in the table, if that is not wanted")
+        if finding.length is not None and self._lengths:
+            lengths, self._lengths = self._lengths, {}
+            return Hint(hints.keyword("dims", lengths), ", with the lengths that they have")
+        return None

@@ -81,15 +81,15 @@ class Stack(NamedTuple):
     """Tensors along a new axis.
 
     Args:
-        parts: The tensors; one for all numbers of `index`, if there is one.
+        parts: The tensors; one for all numbers of `over`, if there is one.
         axis: The new axis.
-        index: The name of a number in the names, of which all are taken, from 0.
+        over: The name of a number in the names, of which all are taken, from 0.
         pattern: How the axes are rearranged then.
     """
 
     parts: tuple[Expression, ...]
     axis: int
-    index: str | None = None
+    over: str | None = None
     pattern: Pattern | None = None
 
 

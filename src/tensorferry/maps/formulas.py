@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..errors import FileFormatError, shown
 
@@ -23,10 +23,6 @@ _DEEPEST = 20
 _MOST_TERMS = 64
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _TOKEN = re.compile(r"\s*(?:(\d{1,19})|([A-Za-z_][A-Za-z_0-9]*(?:\.[A-Za-z_0-9]+)*)|([-+*/()]))")
-
-Factor = "str | tuple[Formula, Formula]"
-"""A name; or a quotient that is no polynomial, with its two sides."""
-Factors = "tuple[Factor, ...]"
 
 
 class NoValueError(Exception):
@@ -48,7 +44,8 @@ class Formula(NamedTuple):
 
     Args:
         terms: The products, each with its whole number, in a fixed order, so that formulas that are
-            equal as polynomials are equal.
+            equal as polynomials are equal. A factor is a name, or the two sides of a quotient that
+            is no polynomial.
     """
 
     terms: tuple[tuple[tuple[object, ...], int], ...]
@@ -111,6 +108,9 @@ class Formula(NamedTuple):
         Raises:
             NoValueError: A name has no value, a quotient is no whole number, or it is too large.
         """
+        name = self.name
+        if name is not None and name in names:
+            return names[name]
         total = 0
         for factors, count in self.terms:
             product = count
@@ -181,8 +181,9 @@ def _formula_of(terms: Mapping[tuple[object, ...], int]) -> Formula:
 
 
 def _sides(factor: object) -> tuple[Formula, Formula]:
-    assert isinstance(factor, tuple)
-    return factor[0], factor[1]
+    """The sides of a quotient, which a factor is that is no name."""
+    above, below = cast("tuple[Formula, Formula]", factor)
+    return above, below
 
 
 def _order(factor: object) -> str:
@@ -262,7 +263,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _sum(tokens: list[str], depth: int, text: str, at: int = 0) -> tuple[Formula, int]:
-    """A sum that begins at a token, and the token after it."""
+    """A sum that begins at a word, and the word after it."""
     if depth > _DEEPEST:
         raise _no_formula(text)
     sign = 1
@@ -293,16 +294,16 @@ def _product(tokens: list[str], depth: int, text: str, at: int) -> tuple[Formula
 def _factor(tokens: list[str], depth: int, text: str, at: int) -> tuple[Formula, int]:
     if at >= len(tokens):
         raise _no_formula(text)
-    token = tokens[at]
-    if token == "(":
+    word = tokens[at]
+    if word == "(":
         found, at = _sum(tokens, depth + 1, text, at + 1)
         if at >= len(tokens) or tokens[at] != ")":
             raise _no_formula(text)
         return found, at + 1
-    if token.isdigit():
-        if int(token) > LARGEST:
+    if word.isdigit():
+        if int(word) > LARGEST:
             raise FileFormatError(f"A number in the formula {shown(text)} is too large.")
-        return Formula.of(int(token)), at + 1
-    if token in "+-*/)":
+        return Formula.of(int(word)), at + 1
+    if word in "+-*/)":
         raise _no_formula(text)
-    return Formula.of(token), at + 1
+    return Formula.of(word), at + 1

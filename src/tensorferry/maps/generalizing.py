@@ -607,7 +607,7 @@ class _Generalizing:
             return True
         table = Table((rule,), (), self._dims_in(at))
         lowered = lower(table, model.source, config=model.config)
-        if lowered.tensors.keys() != mine.keys():
+        if lowered.tensors.keys() != mine.keys() or (mine and lowered.findings):
             return False
         return all(
             _same(lowered.tensors[name], self._moves_of(at, row)) for name, row in mine.items()

@@ -23,7 +23,7 @@ from .formulas import NoValueError, formula
 from .moves import Move, NotMovedError, box_of, reach, restrided, simplified, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from .expressions import AxisSlice, Expression
     from .formulas import Formula
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .patterns import Pattern
     from .table import Rule, Table
 
-__all__ = ["Constant", "Finding", "Header", "Lowered", "MadeTensor", "lower"]
+__all__ = ["Constant", "MapFinding", "Header", "Lowered", "MadeTensor", "lower"]
 
 _MOST_MADE = 200_000
 """The most tensors of one target."""
@@ -63,7 +63,7 @@ class Constant(NamedTuple):
     number: float
 
 
-class Finding(NamedTuple):
+class MapFinding(NamedTuple):
     """Something that is wrong between a table and its tensors.
 
     Args:
@@ -73,11 +73,13 @@ class Finding(NamedTuple):
             ``"unknown"`` (names), ``"length"`` (a length that is not known, or does not fit).
         tensor: The tensor that it concerns.
         message: What is wrong, in one line.
+        length: The name of the length that is not known, if that is it.
     """
 
     kind: str
     tensor: str
     message: str
+    length: str | None = None
 
     def __str__(self) -> str:
         return f"{self.tensor}: {self.message}" if self.tensor else self.message
@@ -132,13 +134,15 @@ class Lowered(NamedTuple):
         findings: What is wrong.
         dims: The lengths.
         unmade: Why tensors are not made, by name: the reasons of rules that say nothing else.
+        doubtful: Names of the source that a rule has which could not be lowered.
     """
 
     tensors: dict[str, MadeTensor]
     dropped: dict[str, list[Move]]
-    findings: list[Finding]
+    findings: list[MapFinding]
     dims: dict[str, int]
     unmade: dict[str, str]
+    doubtful: frozenset[str] = frozenset()
 
 
 def lower(
@@ -187,10 +191,12 @@ class _Lowering:
     ) -> None:
         self._table = table
         self._source = source
-        self._findings: list[Finding] = []
+        self._findings: list[MapFinding] = []
         self._dims = self._known_dims(config, dims)
         self._matches: dict[NameTemplate, list[tuple[str, dict[str, int]]]] = {}
-        self._numbers: dict[str, set[int]] = defaultdict(set)
+        self._doubtful: set[str] = set()
+        self._used: dict[Reference, tuple[str, ...]] = {}
+        self._made_of: dict[object, _Made] = {}
         self._by_text: dict[str, list[str]] = defaultdict(list)
         for name in source:
             self._by_text[_literal(name)].append(name)
@@ -227,7 +233,7 @@ class _Lowering:
         return found
 
     def _add(self, kind: str, tensor: str, message: str) -> None:
-        self._findings.append(Finding(kind, tensor, message))
+        self._findings.append(MapFinding(kind, tensor, message))
 
     # -- all -----------------------------------------------------------------------------------------
 
@@ -260,16 +266,18 @@ class _Lowering:
             tensor = self._tensor(rule, name, values)
             if tensor is not None:
                 made[name] = tensor
-        return Lowered(made, self._dropped(), self._findings, self._dims, unmade)
+        doubtful = frozenset(self._doubtful)
+        return Lowered(made, self._dropped(), self._findings, self._dims, unmade, doubtful)
 
     def _tensor(self, rule: Rule, name: str, values: Mapping[str, int]) -> MadeTensor | None:
-        assert rule.expression is not None
+        if rule.expression is None:
+            return None
         try:
             found = self._made(rule.expression, dict(values))
         except _WrongError as error:
             self._add(error.kind, name, str(error))
         except NoValueError as error:
-            self._add("length", name, self._why(error))
+            self._findings.append(MapFinding("length", name, self._why(error), error.name))
         except NotMovedError:
             self._add("length", name, "takes more moves than a table may have")
         else:
@@ -280,12 +288,25 @@ class _Lowering:
             for change in found.changes:
                 if isinstance(change, Cast):
                     before = change.dtype
-            moves = tuple(map(simplified, found.moves))
             header = Header(found.shape, before)
             return MadeTensor(
-                name, header, found.dtype, moves, found.changes, found.equal, rule.assumed
+                name,
+                header,
+                found.dtype,
+                tuple(found.moves),
+                found.changes,
+                found.equal,
+                rule.assumed,
             )
+        self._doubtful |= set(self._sources_of(rule.expression, values))
         return None
+
+    def _sources_of(self, expression: Expression, values: Mapping[str, int]) -> Iterator[str]:
+        """Yield the names of the source that are in an expression, as far as they are there."""
+        for name, _ in _names_in(expression):
+            for each, numbers in self._matching(name):
+                if all(values.get(key, number) == number for key, number in numbers.items()):
+                    yield each
 
     def _why(self, error: NoValueError) -> str:
         if error.name is None:
@@ -469,14 +490,25 @@ class _Lowering:
     def _reference(self, reference: Reference, values: Mapping[str, int]) -> _Made:
         name = reference.name.fill(values)
         header = self._header(name)
+        # Layers are alike: what is made of one is made of all.
+        used = self._used.get(reference)
+        if used is None:
+            used = self._used[reference] = tuple(sorted(_numbers_in(reference)))
+        key = reference, header, tuple([values.get(each) for each in used])
+        found = self._made_of.get(key)
+        if found is None:
+            found = self._made_of[key] = self._part(reference, header, values)
+        return found._replace(moves=[move._replace(source=name) for move in found.moves])
+
+    def _part(self, reference: Reference, header: Header, values: Mapping[str, int]) -> _Made:
+        """What a reference makes of any tensor with this header."""
         known = {**self._dims, **values}
         shape, start, steps = _sliced(header.shape, reference.slices, known)
         pattern = reference.pattern
         if pattern is not None and pattern.takes:
             values = {**values, **pattern.solve(shape, known)}
             pattern, shape, start, steps = pattern.opened(shape, start, steps, {**known, **values})
-        own = steps_of(shape)
-        move = Move(name, shape, 0, own, start, steps)
+        move = Move(None, shape, 0, steps_of(shape), start, steps)
         made = _Made(shape, header.dtype, [simplified(move)] if prod(shape) else [])
         return self._with_pattern(made, pattern, values)
 
@@ -491,12 +523,12 @@ class _Lowering:
         return made._replace(moves=moves, shape=shape)
 
     def _stacked(self, expression: Stack, values: dict[str, int]) -> _Made:
-        if expression.index is None:
+        if expression.over is None:
             parts = [self._made(part, values) for part in expression.parts]
         else:
             (part,) = expression.parts
-            numbers = self._numbers_of(part, expression.index, values)
-            parts = [self._made(part, {**values, expression.index: each}) for each in numbers]
+            numbers = self._numbers_of(part, expression.over, values)
+            parts = [self._made(part, {**values, expression.over: each}) for each in numbers]
         axis = expression.axis
         if axis < 0:
             axis += len(parts[0].shape) + 1
@@ -532,7 +564,7 @@ class _Lowering:
                 raise _WrongError("shape", f"{_what(first)} and {_what(part)} cannot be the same")
         if any(part.changes for part in parts):
             raise _WrongError("shape", "a cast has to stand outside of same")
-        equal = tuple([tuple(map(simplified, part.moves)) for part in parts[1:]])
+        equal = tuple([tuple(part.moves) for part in parts[1:]])
         return first._replace(equal=(*first.equal, *equal))
 
     def _written(self, expression: Moves, values: Mapping[str, int]) -> _Made:
@@ -551,7 +583,7 @@ class _Lowering:
                 raise _WrongError(
                     "bounds", f"a move reads {low} to {high} of the {header.size} of {name}"
                 )
-            moves.append(move)
+            moves.append(simplified(move))
         if len(dtypes) > 1:
             raise _WrongError("dtype", f"is made of different dtypes: {', '.join(dtypes)}")
         if not dtypes:
@@ -658,8 +690,8 @@ def _names_in(
     if isinstance(expression, Moves):
         for move in expression.moves:
             yield move.source, bound
-    if isinstance(expression, Stack) and expression.index is not None:
-        bound = bound | {expression.index}
+    if isinstance(expression, Stack) and expression.over is not None:
+        bound = bound | {expression.over}
     for part in parts_of(expression):
         yield from _names_in(part, bound)
 
@@ -667,8 +699,8 @@ def _names_in(
 def _bound_in(expression: Expression) -> frozenset[str]:
     """The numbers that stacks take all of."""
     found: frozenset[str] = frozenset()
-    if isinstance(expression, Stack) and expression.index is not None:
-        found = found | {expression.index}
+    if isinstance(expression, Stack) and expression.over is not None:
+        found = found | {expression.over}
     return found.union(*map(_bound_in, parts_of(expression)))
 
 
@@ -691,8 +723,14 @@ def _positions_in(expression: Expression) -> frozenset[str]:
     return frozenset(found) - named
 
 
+def _numbers_in(reference: Reference) -> frozenset[str]:
+    """The names in the slices and the pattern of a reference."""
+    return frozenset().union(*_lengths_of(reference))
+
+
 def _lengths_in(rule: Rule) -> Iterable[str]:
-    assert rule.expression is not None
+    if rule.expression is None:
+        return frozenset()
     return frozenset().union(*_lengths_of(rule.expression))
 
 

@@ -110,19 +110,17 @@ class Pattern(NamedTuple):
         Raises:
             NoValueError: The shape has other axes, or does not fit the lengths.
         """
-        left = _without_rest(self.left, len(shape))
-        if len(left) != len(shape):
-            raise NoValueError(
-                None, f"{_written(self.left)} has {len(left)} axes, not {len(shape)}"
-            )
+        axes = _expanded(self.left, len(self._rest(len(shape))))
+        left = [tuple([atom for _, atom in group]) for group in axes]
         found: dict[str, int] = {}
         goes_on = True
         while goes_on:
             goes_on = False
             for group, length in zip(left, shape, strict=True):
-                name = _unknown(group, {**known, **found})
-                if name is not None:
-                    found[name] = _length_of(group, name, length, {**known, **found})
+                there = {**known, **found}
+                unknown = _unknown(group, there)
+                if unknown is not None:
+                    found[unknown.name] = _length_of(group, unknown, length, there)
                     goes_on = True
         return found
 
@@ -147,11 +145,8 @@ class Pattern(NamedTuple):
         left: list[tuple[Atom, ...]] = []
         lengths: list[int] = []
         by: list[int] = []
-        groups = _without_rest(self.left, len(shape))
-        if len(groups) != len(shape):
-            raise NoValueError(
-                None, f"{_written(self.left)} has {len(groups)} axes, not {len(shape)}"
-            )
+        expanded = _expanded(self.left, len(self._rest(len(shape))))
+        groups = [tuple([atom for _, atom in group]) for group in expanded]
         for group, length, step in zip(groups, shape, steps, strict=True):
             if all(atom.taken is None for atom in group):
                 left.append(group)
@@ -187,63 +182,90 @@ class Pattern(NamedTuple):
             NoValueError: A length is not known, or the shape does not fit.
             NotMovedError: It takes too many moves.
         """
-        left = _without_rest(self.left, len(shape))
-        if len(left) != len(shape):
-            raise NoValueError(
-                None, f"{_written(self.left)} has {len(left)} axes, not {len(shape)}"
-            )
-        right = _without_rest(self.right, len(shape) - _axes_of(self.left))
-        atoms: list[tuple[object, int, bool]] = []
-        for axis, (group, length) in enumerate(zip(left, shape, strict=True)):
-            sizes = [_size(atom, length, known) for atom in group]
-            if prod(sizes) != length:
-                raise NoValueError(
-                    None, f"{_in_group(group)} is {prod(sizes)}, and the axis {length}"
-                )
-            atoms += [
-                (_key(atom, axis), size, atom.is_reversed)
-                for atom, size in zip(group, sizes, strict=True)
-            ]
-        kept = [atom for atom in atoms if atom[1] != 1]
-        split = tuple([size for _, size, _ in kept])
-        keys = [key for key, _, _ in kept]
-        made: list[tuple[object, int, bool]] = []
-        result: list[int] = []
-        first_rest = len(self.left) and _place_of_rest(self.left)
-        for axis, group in enumerate(right):
-            part = []
-            for atom in group:
-                key = _key_right(atom, axis, self.right, first_rest)
-                size = dict(zip(keys, split, strict=True)).get(key)
-                if size is None:
-                    size = _size(atom, None, known) if atom.length is not None else 1
-                part.append((key, size, atom.is_reversed))
-            made += part
-            result.append(prod(size for _, size, _ in part))
-        places = [each for each in made if each[1] != 1]
-        new_steps = steps_of([size for _, size, _ in places])
-        step_of = {key: step for (key, _, _), step in zip(places, new_steps, strict=True)}
-        is_turned = {key: turned for key, _, turned in places}
-        lost = [key for key in keys if key not in step_of]
-        if lost:
-            raise NoValueError(None, f"{lost[0]} is only on the left of {self}")
+        left, right = self._with_numbers(shape, known)
+        target = {part.key: part for group in right for part in group if part.size != 1}
+        own = [part for group in left for part in group if part.size != 1]
+        lost = next((part for part in own if part.key not in target), None)
+        if lost is not None:
+            raise NoValueError(None, f"{lost.key} is only on the left of {self}")
+        step_of = dict(zip(target, steps_of([part.size for part in target.values()]), strict=True))
         steps, start = [], 0
-        for key, size, turned in kept:
-            step = step_of[key]
-            if turned != is_turned[key]:
-                start += (size - 1) * step
+        for part in own:
+            step = step_of[part.key]
+            if part.is_reversed != target[part.key].is_reversed:
+                start += (part.size - 1) * step
                 step = -step
             steps.append(step)
-        repeated = [
-            (size, step)
-            for (key, size, _), step in zip(places, new_steps, strict=True)
-            if key not in keys
-        ]
+        there = {part.key for part in own}
+        repeated = [(part.size, step_of[key]) for key, part in target.items() if key not in there]
+        split = tuple([part.size for part in own])
         found = []
         for move in moves:
-            for each in restrided(move, split, steps, start):
-                found.append(_repeated(each, repeated))
-        return found, tuple(result)
+            found += [_repeated(each, repeated) for each in restrided(move, split, steps, start)]
+        return found, tuple([prod(part.size for part in group) for group in right])
+
+    def _with_numbers(
+        self, shape: tuple[int, ...], known: Mapping[str, int]
+    ) -> tuple[list[list[_AxisPart]], list[list[_AxisPart]]]:
+        """Both sides with the lengths of their parts."""
+        rest = self._rest(len(shape))
+        sizes: dict[object, int] = {}
+        sides = []
+        for number, side in enumerate(self):
+            found = []
+            for place, group in enumerate(_expanded(side, len(rest))):
+                length = shape[place] if number == 0 else 1
+                parts = [_part(key, atom, length, sizes, known) for key, atom in group]
+                if number == 0 and prod(part.size for part in parts) != length:
+                    size = prod(part.size for part in parts)
+                    text = _in_group(tuple([atom for _, atom in group]))
+                    raise NoValueError(None, f"{text} is {size}, and the axis {length}")
+                sizes |= {part.key: part.size for part in parts}
+                found.append(parts)
+            sides.append(found)
+        return sides[0], sides[1]
+
+    def _rest(self, axes: int) -> range:
+        """The axes that ``...`` stands for."""
+        own = sum(not _is_rest(group) for group in self.left)
+        has_rest = own < len(self.left)
+        if axes < own or (axes > own and not has_rest):
+            raise NoValueError(None, f"{_written(self.left)} has {own} axes, not {axes}")
+        return range(axes - own)
+
+
+class _AxisPart(NamedTuple):
+    """A part of an axis, with its length in numbers.
+
+    Args:
+        key: What it is on both sides.
+        size: Its length.
+        is_reversed: Whether it is read from its end.
+    """
+
+    key: object
+    size: int
+    is_reversed: bool
+
+
+def _part(
+    key: object, atom: Atom, length: int, sizes: Mapping[object, int], known: Mapping[str, int]
+) -> _AxisPart:
+    size = sizes.get(key)
+    if size is None:
+        size = _size(atom, length, known)
+    return _AxisPart(key, size, atom.is_reversed)
+
+
+def _expanded(groups: Groups, rest: int) -> list[list[tuple[object, Atom]]]:
+    """Groups with an axis for each that ``...`` stands for, each part with its key."""
+    found: list[list[tuple[object, Atom]]] = []
+    for group in groups:
+        if _is_rest(group):
+            found += [[(number, group[0])] for number in range(rest)]
+        else:
+            found.append([(atom.length, atom) for atom in group])
+    return found
 
 
 def _taken(atom: Atom, size: int, known: Mapping[str, int]) -> tuple[int, int]:
@@ -277,45 +299,13 @@ def _is_one(atom: Atom) -> bool:
     return atom.length is not None and atom.length.number == 1
 
 
-def _axes_of(groups: Groups) -> int:
-    return sum(not _is_rest(group) for group in groups)
-
-
 def _is_rest(group: tuple[Atom, ...]) -> bool:
     return len(group) == 1 and group[0].length is None
 
 
-def _place_of_rest(groups: Groups) -> int:
-    return next((axis for axis, group in enumerate(groups) if _is_rest(group)), -1)
-
-
-def _without_rest(groups: Groups, axes: int) -> Groups:
-    """Groups with an axis for each that ``...`` stands for.
-
-    Args:
-        groups: The groups.
-        axes: The number of axes that there are; on the right, only of those that it stands for.
-    """
-    place = _place_of_rest(groups)
-    if place < 0:
-        return groups
-    rest = axes - _axes_of(groups) if axes >= _axes_of(groups) else 0
-    return (*groups[:place], *[groups[place]] * rest, *groups[place + 1 :])
-
-
-def _key(atom: Atom, axis: int) -> object:
-    return ("axis", axis) if atom.length is None else atom.length
-
-
-def _key_right(atom: Atom, axis: int, right: Groups, first_rest: int) -> object:
-    if atom.length is not None:
-        return atom.length
-    return ("axis", axis - _place_of_rest(right) + first_rest)
-
-
-def _size(atom: Atom, length: int | None, known: Mapping[str, int]) -> int:
+def _size(atom: Atom, length: int, known: Mapping[str, int]) -> int:
+    """The length of a part; of an axis as it is, that is given."""
     if atom.length is None:
-        assert length is not None
         return length
     size = atom.length.value(known)
     if size < 0:
@@ -323,8 +313,29 @@ def _size(atom: Atom, length: int | None, known: Mapping[str, int]) -> int:
     return size
 
 
-def _unknown(group: tuple[Atom, ...], known: Mapping[str, int]) -> str | None:
-    """The only name in a group without a value, if it stands alone as a part; else ``None``."""
+class _Unknown(NamedTuple):
+    """A part whose length is a name times a number plus others, or a name over a number.
+
+    Args:
+        name: The name, which has no value yet.
+        constant: What is added to it.
+        times: By what it is multiplied.
+        over: By what it is divided.
+    """
+
+    name: str
+    constant: int = 0
+    times: int = 1
+    over: int = 1
+
+    def value(self, length: int) -> int | None:
+        """The value of the name, from the length of the part."""
+        found, rest = divmod((length - self.constant) * self.over, self.times)
+        return None if rest else found
+
+
+def _unknown(group: tuple[Atom, ...], known: Mapping[str, int]) -> _Unknown | None:
+    """The only part of a group with a name that has no value; ``None`` if it is not the only one."""
     unknown = [
         atom.length
         for atom in group
@@ -332,56 +343,46 @@ def _unknown(group: tuple[Atom, ...], known: Mapping[str, int]) -> str | None:
     ]
     if len(unknown) != 1:
         return None
-    linear = unknown[0].linear()
-    names = unknown[0].names - known.keys()
-    if linear is not None and len(names) == 1:
-        return next(iter(names))
-    above = _dividend(unknown[0])
-    return above if above is not None and above not in known else None
+    (length,) = unknown
+    linear = length.linear()
+    if linear is not None:
+        constant, steps = linear
+        names = steps.keys() - known.keys()
+        if len(names) != 1:
+            return None
+        (name,) = names
+        constant += sum(step * known[each] for each, step in steps.items() if each != name)
+        return _Unknown(name, constant, steps[name])
+    return _over_number(length)
 
 
-def _dividend(length: Formula) -> str | None:
-    """The name that is divided by a number, as in ``hd/2``."""
+def _over_number(length: Formula) -> _Unknown | None:
+    """A name that is divided by a number, as in ``hd/2``."""
     if len(length.terms) != 1 or length.terms[0][1] != 1 or len(length.terms[0][0]) != 1:
         return None
-    factor = length.terms[0][0][0]
-    if isinstance(factor, tuple) and factor[1].number:
-        above: Formula = factor[0]
-        return above.name
-    return None
+    (factor,) = length.terms[0][0]
+    if not isinstance(factor, tuple):
+        return None
+    above, below = factor
+    if above.name is None or not below.number:
+        return None
+    return _Unknown(above.name, over=below.number)
 
 
-def _length_of(group: tuple[Atom, ...], name: str, length: int, known: Mapping[str, int]) -> int:
+def _length_of(
+    group: tuple[Atom, ...], unknown: _Unknown, length: int, known: Mapping[str, int]
+) -> int:
     """The value of a name, from the length of its axis."""
-    rest, found = 1, None
+    rest = 1
     for atom in group:
-        assert atom.length is not None
-        if atom.length.names <= known.keys():
-            rest *= _size(atom, None, known)
-        else:
-            found = atom.length
-    assert found is not None
-    if not rest or length % rest:
+        if atom.length is not None and atom.length.names <= known.keys():
+            rest *= _size(atom, 1, known)
+    found = None
+    if rest and not length % rest:
+        found = unknown.value(length // rest)
+    if found is None or found < 0:
         raise NoValueError(None, f"{_in_group(group)} does not fit an axis of {length}")
-    size = length // rest
-    above = _dividend(found)
-    if above is not None:
-        return size * _divisor(found)
-    linear = found.linear()
-    assert linear is not None
-    constant, steps = linear
-    left = size - constant - sum(step * known[each] for each, step in steps.items() if each != name)
-    if left % steps[name]:
-        raise NoValueError(None, f"{_in_group(group)} does not fit an axis of {length}")
-    return left // steps[name]
-
-
-def _divisor(length: Formula) -> int:
-    factor = length.terms[0][0][0]
-    assert isinstance(factor, tuple)
-    number = factor[1].number
-    assert isinstance(number, int)
-    return number
+    return found
 
 
 def _in_group(group: tuple[Atom, ...]) -> str:
@@ -410,7 +411,7 @@ def pattern(text: str) -> Pattern:
     found = Pattern(_groups(left, text), _groups(right, text))
     for side in found:
         _validate_side(side, text)
-    if (_place_of_rest(found.left) < 0) != (_place_of_rest(found.right) < 0):
+    if any(map(_is_rest, found.left)) != any(map(_is_rest, found.right)):
         raise FileFormatError(f"The pattern {shown(text)} has ... on one side only.")
     there = {atom.length for group in found.right for atom in group}
     if any(atom.taken is not None for group in found.right for atom in group):
@@ -471,14 +472,14 @@ def _atom(word: str, whole: str) -> Atom:
     is_reversed = word.endswith("~")
     word, bracket, inner = word.removesuffix("~").partition("[")
     length = formula(word)
-    taken = _part(inner, whole) if bracket else None
+    taken = _slice_of(inner, whole) if bracket else None
     number = length.number
     if number is not None and number < 1:
         raise FileFormatError(f"The pattern {shown(whole)} has an axis of length {number}.")
     return Atom(length, is_reversed, taken)
 
 
-def _part(text: str, whole: str) -> AxisSlice:
+def _slice_of(text: str, whole: str) -> AxisSlice:
     """What is taken of a part: an index, or from where to where."""
     start, colon, stop = text.removesuffix("]").partition(":")
     if not text.endswith("]") or ":" in stop or not (start or colon):

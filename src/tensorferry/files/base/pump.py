@@ -96,6 +96,12 @@ class Pump:
                     return copy(stored, descriptor, crc)
                 self._copy_range(stored, descriptor)
                 return None
+        runs = self._runs_of(stored) if crc is None else None
+        if runs is not None:
+            self.check(stored)
+            for run in runs:
+                self._copy_range(run, descriptor)
+            return None
         for block in self.blocks(stored):
             bits: Any = block.view(np.uint8)
             raw = memoryview(bits if block.size else b"")
@@ -103,6 +109,11 @@ class Pump:
                 crc = zlib.crc32(raw, crc)
             write_fully(descriptor, raw)
         return crc
+
+    def _runs_of(self, stored: Stored) -> list[Extent] | None:
+        """A tensor as runs of bytes in files; ``None`` if it is no such thing."""
+        find_runs: Any = getattr(stored, "extents", None)
+        return None if find_runs is None else find_runs()
 
     def blocks(self, stored: Stored) -> Iterator[Array]:
         """A tensor's values in order, as from `Stored.blocks`, for libraries that write files."""

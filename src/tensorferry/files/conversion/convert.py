@@ -21,6 +21,7 @@ from ...errors import FileFormatError, FormatLimitError, shown, validate_flags, 
 from ...files.base.format import INSTEAD
 from ..base.contents import ColumnKeywords, NotTensor
 from ..base.limits import FileHint, Given, Leaving, Without, Words, completed
+from ..base.nesting import named_values
 from ..base.pump import Pump
 from ..base.raw import fingerprints
 from ..base.stored import Packed, Stored, View
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from ..base.contents import Contents
     from ..base.format import Format
+    from .jobs import ContentsMapping
     from .work import Written
 
 __all__ = ["Report", "convert_files", "overlaps", "shard_bytes", "shards_of", "write_contents"]
@@ -210,6 +212,7 @@ def convert_files(
     engine: str = "threads",
     part: tuple[int, int] | None = None,
     progress: Callable[[int], None] | None = None,
+    mapping_of: Callable[[Sequence[str]], ContentsMapping] | None = None,
 ) -> Report:
     """Convert files; see `tensorferry.convert_files`, whose arguments and errors these are."""
     started = time.monotonic()
@@ -248,6 +251,10 @@ def convert_files(
         differing=differing,
         partly=takes_a_part(selection),
     )
+    unmapped, mapping = before, None
+    if mapping_of is not None:
+        mapping = mapping_of((*paths, *before.paths))
+        before = mapping.mapped(before)
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
     is_several = len(paths) > 1 or any(index_of(Path(path)) is not None for path in paths)
@@ -258,10 +265,12 @@ def convert_files(
         shards = shards_of(place, format_, shard, several=is_several)
         layout = Layout.of(contents, format_, place, shards, ties)
         recipe = FileRecipe(
-            paths, seen, allowed, tuple(selection.items()), format_.name, shards, ties
+            paths, seen, allowed, tuple(selection.items()), format_.name, shards, ties, mapping
         )
         warnings = [*_warnings(before, contents, selection), *_of_objects(objects)]
         warnings += _of_metadata(before, layout, selection, differing)
+        if mapping is not None:
+            warnings += _of_values(unmapped)
         report = _report(paths, layout, tuple(warnings))
         validate_target(
             place,
@@ -594,6 +603,13 @@ def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -
         left = left_by_tensors_only(before, after)
         if left or before.tree is not None:
             yield f"What is not a tensor was left out: {named(left, 20) or 'how they nest'}."
+
+
+def _of_values(unmapped: Contents) -> Iterable[str]:
+    """Warnings about what a table has no names for."""
+    left = [*named_values(unmapped.tree)]
+    if left:
+        yield f"What is not a tensor was left out: {named(left, 20)}."
 
 
 def _of_objects(objects: Mapping[str, str]) -> Iterable[str]:

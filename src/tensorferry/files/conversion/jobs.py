@@ -8,7 +8,7 @@ from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..base.stored import Stored
 
 __all__ = [
+    "ContentsMapping",
     "Done",
     "FileRecipe",
     "Job",
@@ -158,6 +159,14 @@ def _forget(path: Path) -> None:
             os.close(descriptor)
 
 
+class ContentsMapping(Protocol):
+    """Gives the tensors of contents other names and shapes. It is a plain value."""
+
+    def mapped(self, contents: Contents) -> Contents:
+        """The contents that become of these."""
+        ...  # for pyright, which otherwise takes it for a function that returns None
+
+
 @dataclass(frozen=True)
 class FileRecipe:
     """The sources and options of a conversion, which are the same for all its jobs.
@@ -171,6 +180,7 @@ class FileRecipe:
         shards: How the output is split: ``None`` not at all, ``0`` like the source, otherwise into
             this many bytes.
         ties: As for `untied`.
+        mapping: What gives the tensors other names and shapes, before they are chosen; or ``None``.
     """
 
     sources: tuple[str, ...]
@@ -180,6 +190,7 @@ class FileRecipe:
     format: str
     shards: int | None
     ties: str = "copy"
+    mapping: ContentsMapping | None = None
 
 
 @dataclass(frozen=True)
@@ -396,6 +407,8 @@ def _pieces(recipe: FileRecipe) -> list[Contents]:
             tensors_only=selection["tensors_only"],
             partly=takes_a_part(selection),
         )
+        if recipe.mapping is not None:
+            opened = recipe.mapping.mapped(opened)
         format_ = format_named(recipe.format)
         contents = untied(chosen(opened, selection, format_)[0], format_, recipe.ties)
         kept = _kept = (recipe, pieces(contents, recipe.shards, format_))

@@ -395,6 +395,7 @@ class Work:
             },
             "allow": sorted(recipe.allow),
             "ties": recipe.ties,
+            "mapping": repr(recipe.mapping),
             "verify": self.verify,
             "shards": self.layout.names,
         }

@@ -1,0 +1,128 @@
+"""Weight maps: a check of many tensors, a table from two files, and files through a table."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .case import Case, Pace, Section, Target
+
+__all__ = ["SECTIONS"]
+
+_TENSORS = 100_000
+_LAYERS = 8
+_SIDE = 4096
+
+
+def headers() -> dict[str, Any]:
+    """A table over 100,000 tensors, of which only the shapes are known."""
+    import tensorferry as ferry
+
+    source = {
+        f"layers.{i}.w": ferry.TensorInfo("numpy", (4096, 1024), "float32") for i in range(_TENSORS)
+    }
+    table = ferry.WeightMap.parse(
+        '[map]\n"l.{i}.a" = "layers.{i}.w[:1024] : a b -> b a"\n"l.{i}.b" = "layers.{i}.w[1024:]"'
+    )
+    return {"table": table, "source": source, "nothing": lambda: None}
+
+
+def two_files() -> dict[str, Any]:
+    """The weights of a model of 90 MB, and the same with transposed kernels, in files."""
+    import hashlib
+
+    import numpy as np
+
+    import tensorferry as ferry
+
+    folder = Path(tempfile.mkdtemp(prefix="tensorferry-maps-"))
+    random = np.random.default_rng(0)
+    one = {"embed": random.standard_normal((30_000, 384), "float32")}
+    for i in range(6):
+        for name, shape in (("q", (384, 384)), ("k", (384, 384)), ("v", (384, 384))):
+            one[f"h.{i}.{name}.weight"] = random.standard_normal(shape, "float32")
+        one[f"h.{i}.up.weight"] = random.standard_normal((1536, 384), "float32")
+        one[f"h.{i}.down.weight"] = random.standard_normal((384, 1536), "float32")
+        one[f"h.{i}.norm.weight"] = random.standard_normal(384, "float32")
+    two = {
+        f"model.{name}": x.T.copy() if x.ndim == 2 and "weight" in name else x
+        for name, x in one.items()
+    }
+    a, b = folder / "a.safetensors", folder / "b.safetensors"
+    ferry.save(one, a)
+    ferry.save(two, b)
+
+    def digests() -> None:
+        for path in (a, b):
+            hashlib.blake2b(path.read_bytes()).digest()
+
+    return {"ferry": ferry, "a": a, "b": b, "digests": digests}
+
+
+def large_file() -> dict[str, Any]:
+    """A file of 512 MiB in bfloat16's width, tables, and NumPy's way to transpose it."""
+    import numpy as np
+
+    import tensorferry as ferry
+
+    folder = Path(tempfile.mkdtemp(prefix="tensorferry-maps-"))
+    random = np.random.default_rng(0)
+    source = folder / "a.safetensors"
+    ferry.save(
+        {
+            f"l.{i}.w": random.integers(0, 1 << 16, (_SIDE, _SIDE)).astype("uint16")
+            for i in range(2 * _LAYERS)
+        },
+        source,
+    )
+    start = source.stat().st_size - 2 * _LAYERS * _SIDE * _SIDE * 2
+
+    def convert(table: Any = None) -> None:
+        ferry.convert_files(source, folder / "out.safetensors", map=table, overwrite=True)
+
+    def by_hand() -> None:
+        whole = np.memmap(source, "uint16", "r", start, (2 * _LAYERS, _SIDE, _SIDE))
+        with (folder / "out.bin").open("wb") as file:
+            for layer in whole:
+                file.write(np.ascontiguousarray(layer.T).data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    joined = ", ".join(f'"l.{i}.w"' for i in range(2 * _LAYERS))
+    return {
+        "convert": convert,
+        "by_hand": by_hand,
+        "joined": ferry.WeightMap.parse(f'[map]\n"all" = {{ stack = [{joined}], axis = 0 }}'),
+        "rotary": ferry.WeightMap.parse('[map]\n"r.{i}" = "l.{i}.w : (32 2 k) d -> (32 k 2) d"\n'),
+        "transposed": ferry.WeightMap.parse('[map]\n"t.{i}" = "l.{i}.w : a b -> b a"'),
+    }
+
+
+_ONCE = Pace(rounds=5, batch=0.0, best=True)
+
+SECTIONS = (
+    Section(
+        "Weight maps: a table over 100,000 tensors, from their headers",
+        headers,
+        (Case("table.check(source)", "nothing()", Target(total=2.0)),),
+        pace=_ONCE,
+    ),
+    Section(
+        "Weight maps: a table from two files of 90 MB",
+        two_files,
+        (Case("ferry.WeightMap.infer(a, b)", "digests()", Target(ratio=3)),),
+        pace=_ONCE,
+    ),
+    Section(
+        "Weight maps: 512 MiB through a table",
+        large_file,
+        (
+            Case("convert(joined)", "convert()", Target(ratio=1.25)),
+            Case("convert(rotary)", "convert()", Target(ratio=1.25)),
+            Case("convert(transposed)", "by_hand()", Target(ratio=0.5)),
+        ),
+        pace=_ONCE,
+    ),
+)

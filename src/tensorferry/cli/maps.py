@@ -1,0 +1,248 @@
+"""``tensorferry map``: check, explain, invert, infer and trace tables of weights."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from ..errors import ConversionError
+from ..files.base.wording import named
+from .console import EXIT_FAILED, paragraph, printable, rows
+from .outcome import counted, failed, result, show_note, writing
+from .usage import Command, CommandGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..maps.lowering import MapFinding
+    from ..weight_map import WeightMap
+
+__all__ = ["app", "dims_of"]
+
+app = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="Weights under another name: tables that say which elements of which tensors become which.",
+)
+
+_Table = Annotated[
+    Path, typer.Argument(readable=False, metavar="TABLE", help="A table of weights, as TOML.")
+]
+_Source = Annotated[
+    Path,
+    typer.Argument(
+        readable=False, metavar="SOURCE", help="A file, a folder of shards, or its index.json."
+    ),
+]
+_Dims = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=N",
+        help="A length that no shape tells; config.json beside SOURCE has others.",
+    ),
+]
+_Output = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="Where to write the table; stdout by default."
+    ),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+@app.command(cls=Command)
+def check(
+    table: _Table,
+    source: _Source,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TARGET",
+            help="A file with the names, shapes and dtypes that the table has to make.",
+        ),
+    ] = None,
+    dim: _Dims = None,
+    json: _Json = False,
+) -> None:
+    """Whether a table makes each element once and uses all of SOURCE, from headers alone."""
+
+    def run(read: WeightMap) -> int:
+        findings = read.check(source, against, dims=dims_of(dim))
+        with writing():
+            if json:
+                result("map check", {"findings": [each._asdict() for each in findings]})
+            else:
+                _print_findings(findings, table)
+        return EXIT_FAILED if findings else 0
+
+    raise typer.Exit(_done("map check", table, run, as_json=json))
+
+
+@app.command(cls=Command)
+def explain(table: _Table, source: _Source, dim: _Dims = None, json: _Json = False) -> None:
+    """What becomes of each tensor of SOURCE: how many bytes are moved, and what is dropped."""
+
+    def run(read: WeightMap) -> int:
+        plan = read.explain(source, dims=dims_of(dim))
+        with writing():
+            if json:
+                result("map explain", plan.to_dict())
+            else:
+                head, *lines = str(plan).splitlines()
+                paragraph(printable(head))
+                rows([(printable(line.strip()),) for line in lines], styles=("",))
+        return 0
+
+    raise typer.Exit(_done("map explain", table, run, as_json=json))
+
+
+@app.command(cls=Command)
+def invert(table: _Table, output: _Output = None) -> None:
+    """The table back, or what of it cannot be inverted."""
+
+    def run(read: WeightMap) -> int:
+        _write(read.inverse(), output)
+        return 0
+
+    raise typer.Exit(_done("map invert", table, run))
+
+
+@app.command(cls=Command)
+def infer(
+    source: Annotated[Path, typer.Argument(readable=False, metavar="A", help="A file of weights.")],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            readable=False, metavar="B", help="A file with the same weights, of any format."
+        ),
+    ],
+    output: _Output = None,
+    dim: _Dims = None,
+) -> None:
+    """The table that makes B of A, by their values: what they are guessed from is marked."""
+    from ..weight_map import WeightMap
+
+    def run() -> int:
+        table = WeightMap.infer(source, target, dims=dims_of(dim))
+        _write(table, output)
+        return _say_what_is_missing(table)
+
+    raise typer.Exit(_made("map infer", run))
+
+
+@app.command(cls=Command)
+def trace(
+    convert: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FUNCTION",
+            help="A converter: a function of a dict of tensors, or of a path. It runs with your rights.",
+        ),
+    ],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            readable=False,
+            metavar="SOURCE",
+            help="A model to convert: headers and config.json are read. Three sizes give lengths names.",
+        ),
+    ],
+    output: _Output = None,
+    framework: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Whose tensors the converter gets; PyTorch's by default."
+        ),
+    ] = None,
+    verify_with: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Real weights, on which table and converter are compared too."
+        ),
+    ] = None,
+    dim: _Dims = None,
+) -> None:
+    """The table that says what a converter does, read off what it does with dyed tensors."""
+    from ..weight_map import WeightMap
+
+    def run() -> int:
+        source: Any = list(sources) if len(sources) > 1 else sources[0]
+        table = WeightMap.trace(
+            convert,
+            source,
+            framework=framework,
+            dims=dims_of(dim) or None,
+            verify_with=verify_with,
+        )
+        _write(table, output)
+        return _say_what_is_missing(table)
+
+    raise typer.Exit(_made("map trace", run))
+
+
+def _made(command: str, run: Callable[[], int]) -> int:
+    """Make a table; gives the exit code."""
+    try:
+        return run()
+    except (ConversionError, OSError) as error:
+        return failed(command, {}, error, as_json=False)
+
+
+def _say_what_is_missing(table: WeightMap) -> int:
+    """Say what is not known, or guessed; gives the exit code."""
+    missing = [str(rule.target) for rule in table.rules if rule.expression is None]
+    assumed = [str(rule.target) for rule in table.rules if rule.assumed]
+    if missing:
+        show_note(f"not known, with the reason in the table: {printable(named(missing, 20))}")
+    if assumed:
+        show_note(f"guessed, and marked as assumed: {printable(named(assumed, 20))}")
+    return EXIT_FAILED if missing else 0
+
+
+def _done(
+    command: str, table: Path, run: Callable[[WeightMap], int], *, as_json: bool = False
+) -> int:
+    """Read a table, and do something with it; gives the exit code."""
+    from ..weight_map import WeightMap
+
+    try:
+        return run(WeightMap.read(table))
+    except (ConversionError, OSError) as error:
+        return failed(command, {"table": str(table)}, error, as_json=as_json)
+
+
+def _write(table: WeightMap, output: Path | None) -> None:
+    if output is None:
+        with writing():
+            sys.stdout.write(table.text)
+        return
+    table.save(output)
+    show_note(f"{output}: {counted(len(table.rules), 'rule')}")
+
+
+def _print_findings(findings: Iterable[MapFinding], table: Path) -> None:
+    lines = [(each.kind, printable(each.tensor), printable(each.message)) for each in findings]
+    rows(lines, styles=("warn", "name", ""))
+    verdict = ("failed", "bad") if lines else ("ok", "ok")
+    found = f", {counted(len(lines), 'finding')}" if lines else ""
+    paragraph(Text.assemble(f"{printable(str(table))}: ", verdict, found))
+
+
+def dims_of(words: Iterable[str] | None) -> dict[str, int]:
+    """Lengths as they are typed: ``h=32``.
+
+    Raises:
+        typer.BadParameter: One is typed in another way.
+    """
+    found = {}
+    for word in words or ():
+        name, mark, number = word.partition("=")
+        if not mark or not name or not number.isdecimal():
+            raise typer.BadParameter(f"{word!r} is not like h=32", param_hint="--dim")
+        found[name] = int(number)
+    return found

@@ -1,0 +1,381 @@
+"""Contents of a file under other names: tensors that a table of weights makes, read when they are needed."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import warnings
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache, partial
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import hints
+from ..core.dtypes import find
+from ..errors import FormatLimitError, UnsupportedTypeError, shown
+from ..host.numpy_dtypes import numpy_dtype
+from ..maps.applying import changed, filled, refuse_different
+from ..maps.checking import findings, refuse
+from ..maps.language import MOST_BYTES, read_table
+from ..maps.lowering import Header, lower
+from ..maps.moves import box_of, reach
+from ..maps.table import Table
+from .base.contents import blocks_of, noted
+from .base.nesting import named_values
+from .base.stored import BLOCK_BYTES, Extent, Packed, Stored, chunks
+from .base.wording import named, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+
+    from ..maps.lowering import Lowered, MadeTensor, MapFinding
+    from ..typing import Array
+    from .base.contents import Contents
+
+__all__ = [
+    "ContentsMap",
+    "MovedTensor",
+    "config_beside",
+    "contents_map",
+    "headers_of",
+    "mapping_of",
+    "table_of",
+]
+
+_WIDE = 16 * BLOCK_BYTES
+"""How many bytes are made at a time if elements that are neighbours in the file are not in the target."""
+_LEAST_RUN = 1 << 16
+"""From this size in bytes on, runs of a file are copied by the system."""
+_MOST_RUNS = 1 << 14
+_MOST_CONFIG = 4 << 20
+_MOST_NUMBERS = 4096
+_GROWS = 16
+_GROWS_TO = 1 << 30
+"""A target may be 16 times as large as its source, or have 1 GiB."""
+
+
+class MovedTensor(Stored):
+    """A tensor whose elements are moved out of others when it is read.
+
+    Args:
+        made: The moves, and what is done then.
+        sources: The tensors that it is made of, by name.
+    """
+
+    __slots__ = ("dtype", "made", "shape", "sources")
+
+    def __init__(self, made: MadeTensor, sources: Mapping[str, Stored]) -> None:
+        self.made = made
+        self.sources = dict(sources)
+        self.dtype = made.header.dtype
+        self.shape = made.header.shape
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for tensors that are made of the same in the same way."""
+        made = self.made
+        keys = tuple([(name, stored.key) for name, stored in self.sources.items()])
+        return keys, made.moves, made.changes, made.equal, self.dtype, self.shape
+
+    @property
+    def parts(self) -> tuple[Stored, ...]:
+        """The tensors that it is made of, whose checksums are compared."""
+        return tuple(self.sources.values())
+
+    def extents(self) -> list[Extent] | None:
+        """The same as runs of bytes in files; ``None`` if it is no such thing."""
+        if self.made.changes or self.made.equal:
+            return None
+        found: list[tuple[int, Extent]] = []
+        itemsize = find(self.dtype).itemsize
+        for move in self.made.moves:
+            inner = self.sources.get(str(move.source))
+            if not isinstance(inner, Packed) or inner.swapped:
+                return None
+            sizes, to, of = move.sizes, move.target_steps, move.source_steps
+            is_run = bool(sizes) and to[-1] == of[-1] == 1
+            length = sizes[-1] if is_run else 1
+            count = prod(sizes[:-1]) if is_run else prod(sizes)
+            is_short = length * itemsize < _LEAST_RUN and count > 1
+            if is_short or count + len(found) > _MOST_RUNS:
+                return None
+            for index in np.ndindex(sizes[:-1] if is_run else sizes):
+                start = move.target_start + sum(
+                    i * step for i, step in zip(index, to, strict=False)
+                )
+                at = move.source_start + sum(i * step for i, step in zip(index, of, strict=False))
+                offset = inner.offset + at * itemsize
+                extent = Extent(self.dtype, (length,), inner.path, offset, inner.record)
+                found.append((start, extent))
+        return [extent for _, extent in sorted(found, key=lambda pair: pair[0])]
+
+    def blocks(self) -> Iterator[Array]:
+        """Yield its values in order: see `Stored.blocks`."""
+        made, size = self.made, self.size
+        itemsize = find(made.source_dtype).itemsize
+        row = self.shape[-1] if self.shape else 1
+        rows = max(self._block_bytes() // max(row * itemsize, 1), 1)
+        count = rows * row
+        if rows == 1:
+            count = min(row, max(self._block_bytes() // itemsize, 1))
+        with _flat(self.sources, made) as flat:
+            for start in range(0, size, max(count, 1)):
+                stop = min(start + count, size)
+                part = filled(made.moves, flat, made.source_dtype, start, stop, flat.free_pages)
+                for moves in made.equal:
+                    other = filled(moves, flat, made.source_dtype, start, stop, flat.free_pages)
+                    refuse_different(made, part, other, moves)
+                yield from chunks(changed(part, made.changes))
+                flat.release(stop)
+
+    def _block_bytes(self) -> int:
+        moves = [move for every in (self.made.moves, *self.made.equal) for move in every]
+        if all(not move.sizes or move.source_steps[-1] in (0, 1) for move in moves):
+            return BLOCK_BYTES
+        return _WIDE
+
+
+class _Flat:
+    """Gives all elements of a tensor as an array of one axis, over a map of its file if it can be."""
+
+    def __init__(self, sources: Mapping[str, Stored], made: MadeTensor) -> None:
+        self._sources = sources
+        self._maps: dict[str, mmap.mmap] = {}
+        self._arrays: dict[str, Array] = {}
+        self._read: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        for moves in (made.moves, *made.equal):
+            for move in moves:
+                name = str(move.source)
+                self._last[name] = max(self._last.get(name, 0), reach(box_of(move))[1])
+
+    def __call__(self, name: str) -> Array:
+        found = self._arrays.get(name)
+        if found is None:
+            found = self._arrays[name] = self._array(self._sources[name])
+        return found
+
+    def _array(self, stored: Stored) -> Array:
+        if not isinstance(stored, Packed) or stored.swapped or not stored.size:
+            return stored.load().reshape(-1)
+        pages = self._maps.get(stored.path)
+        if pages is None:
+            with open(stored.path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
+                pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._maps[stored.path] = pages
+        array: Array = np.ndarray((stored.size,), numpy_dtype(stored.dtype), pages, stored.offset)
+        return array
+
+    def release(self, position: int) -> None:
+        """Free what is not needed from a position on, and the pages of what was read."""
+        for name in [*self._arrays]:
+            if self._last[name] < position:
+                del self._arrays[name]
+        self.free_pages()
+
+    def free_pages(self) -> None:
+        """Free the pages of what was read."""
+        for pages in self._maps.values():
+            # Mapped pages count as memory.
+            pages.madvise(mmap.MADV_DONTNEED)
+
+
+@contextmanager
+def _flat(sources: Mapping[str, Stored], made: MadeTensor) -> Iterator[_Flat]:
+    yield _Flat(sources, made)
+
+
+# -- contents --------------------------------------------------------------------------------------
+
+
+class ContentsMap(NamedTuple):
+    """A table for the tensors of files, as plain values that any process can have.
+
+    Args:
+        text: The table, as TOML.
+        dims: Lengths that are given.
+        config: Numbers of ``config.json``.
+    """
+
+    text: str
+    dims: tuple[tuple[str, int], ...] = ()
+    config: tuple[tuple[str, int], ...] = ()
+
+    def lowered(self, contents: Contents) -> Lowered:
+        """The table for these contents."""
+        headers = headers_of(contents)
+        return lower(self.table, headers, config=dict(self.config), dims=dict(self.dims))
+
+    def findings(self, contents: Contents, lowered: Lowered) -> list[MapFinding]:
+        """What is wrong between the table and contents."""
+        return findings(lowered, headers_of(contents))
+
+    @property
+    def table(self) -> Table:
+        """The table."""
+        return _read(self.text)
+
+    def mapped(self, contents: Contents, *, warns: bool = False) -> Contents:
+        """The contents that the table makes: its tensors, and the metadata; nothing has been read.
+
+        Args:
+            contents: The contents.
+            warns: Whether a warning says which values are left out.
+
+        Raises:
+            FormatLimitError: The table does not fit.
+            TreeError: It does not fit at several places.
+        """
+        left = [*named_values(contents.tree)] if warns else []
+        if left:
+            warnings.warn(f"What is not a tensor was left out: {named(left, 20)}.", stacklevel=4)
+        lowered = self.lowered(contents)
+        refuse(self.findings(contents, lowered))
+        _refuse_growth(lowered, contents)
+        quantised = blocks_of(contents)
+        tensors: dict[str, Stored] = {}
+        kept = {}
+        for name, made in lowered.tensors.items():
+            is_as_it_is = made.is_renamed and (
+                contents.tensors[made.sources[0]].shape == made.header.shape
+            )
+            if is_as_it_is:
+                source = made.sources[0]
+                tensors[name] = contents.tensors[source]
+                if source in quantised:
+                    kept[name] = quantised[source]
+                continue
+            odd = next((source for source in made.sources if source in quantised), None)
+            if odd is not None:
+                raise FormatLimitError(
+                    f"{odd} is in quantised blocks, which the table takes apart for {name}.",
+                    hints.Hint(hints.keyword("dequantize", True), " first, into another file"),
+                )
+            sources = {source: contents.tensors[source] for source in made.sources}
+            tensors[name] = MovedTensor(made, sources)
+        metadata = {
+            key: text
+            for key, text in contents.metadata.items()
+            if key.rpartition("@")[0] not in contents.tensors
+        }
+        return replace(contents, tensors=tensors, tree=None, metadata=noted(metadata, kept))
+
+
+def headers_of(contents: Contents) -> dict[str, Header]:
+    """The shapes and dtypes of the tensors."""
+    return {name: Header(stored.shape, stored.dtype) for name, stored in contents.tensors.items()}
+
+
+def _refuse_growth(lowered: Lowered, contents: Contents) -> None:
+    """Raise for a target that is out of all proportion to its source.
+
+    Raises:
+        FormatLimitError: It is.
+    """
+    most = max(_GROWS * sum(each.nbytes for each in contents.tensors.values()), _GROWS_TO)
+    sizes = {
+        name: made.header.size * find(made.header.dtype).itemsize
+        for name, made in lowered.tensors.items()
+    }
+    total = sum(sizes.values())
+    if total > most:
+        largest = max(sizes, key=sizes.__getitem__)
+        raise FormatLimitError(
+            f"The table makes {total:,} bytes of {most // _GROWS:,}, most of them in {largest}: "
+            "that is out of all proportion."
+        )
+
+
+@lru_cache(maxsize=8)
+def _read(text: str) -> Table:
+    return read_table(text)
+
+
+def table_of(given: Any, called: str = "map") -> Table:
+    """A table that is given as one, or as the path of its file.
+
+    Raises:
+        UnsupportedTypeError: It is neither.
+        FileFormatError: The file holds none.
+        OSError: It cannot be read.
+    """
+    if isinstance(given, Table):
+        return given
+    if not isinstance(given, (str, os.PathLike)):
+        raise UnsupportedTypeError(f"{called}= is a table, or the path of one, not {shown(given)}.")
+    with open(path_of(given, f"{called}="), "rb") as file:  # noqa: PTH123 - bounded
+        text = file.read(MOST_BYTES + 1)
+    return _read(text.decode("utf-8", "replace"))
+
+
+def contents_map(given: Any, dims: Mapping[str, int] | None, paths: Sequence[str]) -> ContentsMap:
+    """What `map=` and `dims=` say, with the numbers of ``config.json`` beside the files."""
+    table = table_of(given)
+    lengths = tuple(sorted(validated_dims(dims).items()))
+    return ContentsMap(table.text, lengths, tuple(config_beside(paths).items()))
+
+
+def mapping_of(
+    given: Any, dims: Mapping[str, int] | None
+) -> Callable[[Sequence[str]], ContentsMap] | None:
+    """What makes a `ContentsMap` for the paths of sources; ``None`` without a table.
+
+    The table is read at once: its file may be another when the next part begins.
+    """
+    if given is None:
+        return None
+    return partial(contents_map, table_of(given), dims)
+
+
+def validated_dims(dims: Any) -> dict[str, int]:
+    """Lengths by name.
+
+    Raises:
+        UnsupportedTypeError: They are none.
+    """
+    if dims is None:
+        return {}
+    is_mapping = hasattr(dims, "items")
+    if not is_mapping or any(
+        not isinstance(name, str) or type(length) is not int or length < 0
+        for name, length in dims.items()
+    ):
+        raise UnsupportedTypeError(
+            f"dims= is a mapping from names to whole numbers, not {shown(dims)}."
+        )
+    return dict(dims)
+
+
+def read_config(paths: Sequence[str]) -> dict[str, Any]:
+    """What is in ``config.json`` in the folder of files."""
+    for path in paths:
+        place = Path(path)
+        folder = place if place.is_dir() else place.parent
+        file = folder / "config.json"
+        try:
+            if file.stat().st_size > _MOST_CONFIG:
+                continue
+            found = json.loads(file.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def config_beside(paths: Sequence[str]) -> dict[str, int]:
+    """The whole numbers of ``config.json`` in the folder of files, by their keys with dots."""
+    return dict(list(_numbers(read_config(paths), ""))[:_MOST_NUMBERS])
+
+
+def _numbers(found: dict[str, Any], before: str) -> Iterator[tuple[str, int]]:
+    for key, value in found.items():
+        if type(value) is int:
+            yield f"{before}{key}", value
+        elif isinstance(value, dict) and before.count(".") < 4:
+            yield from _numbers(value, f"{before}{key}.")

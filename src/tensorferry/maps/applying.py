@@ -1,0 +1,165 @@
+"""Carry out a lowered table: tensors in memory, or a part of one at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.dtypes import find
+from ..errors import FormatLimitError, VerificationError
+from ..host.casts import cast
+from ..host.memory import compact, paged
+from ..host.numpy_dtypes import numpy_dtype
+from .expressions import Cast
+from .lowering import Constant
+from .moves import clipped, copy_moves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..typing import Array
+    from .expressions import Arithmetic
+    from .lowering import MadeTensor
+    from .moves import Move
+
+__all__ = ["changed", "filled", "made_array", "refuse_different", "words_of"]
+
+_PAGED = 1 << 20
+
+
+def words_of(array: Array) -> Array:
+    """The elements of an array as whole numbers, so that a copy changes no NaN."""
+    width = array.dtype.itemsize
+    return array.view(f"u{width}" if width in (1, 2, 4, 8) else f"V{width}")
+
+
+def filled(
+    moves: Iterable[Move],
+    sources: Callable[[str], Array],
+    dtype: str,
+    start: int,
+    stop: int,
+    release: Callable[[], None] | None = None,
+) -> Array:
+    """The elements of a tensor from one position to before another, as an array of one axis.
+
+    Args:
+        moves: All moves that fill the tensor, simplified.
+        sources: Gives all elements of a source as an array of one axis, of this dtype.
+        dtype: The dtype.
+        start: The first position.
+        stop: The position after the last.
+        release: As for `copy_moves`.
+    """
+    kind = numpy_dtype(dtype)
+    make = paged if (stop - start) * kind.itemsize >= _PAGED else compact
+    found = make((stop - start,), kind)
+    target = words_of(found)
+    known: dict[Any, Array] = {}
+    for move in moves:
+        for part in clipped(move, start, stop):
+            if part.source not in known:
+                if isinstance(part.source, Constant):
+                    known[part.source] = words_of(_constant(part.source, dtype))
+                else:
+                    known[part.source] = words_of(sources(str(part.source)))
+            copy_moves([part], known, target, start, release)
+    return found
+
+
+def _constant(constant: Constant, dtype: str) -> Array:
+    if find(dtype).kind in ("float", "complex"):
+        return cast(np.array([float(constant.number)]), dtype)
+    return cast(np.array([constant.number]), dtype, "value")
+
+
+def changed(array: Array, changes: Iterable[Cast | Arithmetic]) -> Array:
+    """An array after casts and arithmetic, element by element.
+
+    Raises:
+        LossyCastError: A value does not fit into a dtype that is not one of floats.
+    """
+    for change in changes:
+        if isinstance(change, Cast):
+            array = _cast(array, change.dtype)
+        else:
+            array = _with_number(array, change)
+    return array
+
+
+def _cast(array: Array, dtype: str) -> Array:
+    source, target = find(_name(array)), find(dtype)
+    if (source.kind, target.kind) in (
+        ("float", "float"),
+        ("float", "complex"),
+        ("complex", "complex"),
+    ):
+        return cast(array, dtype)
+    return cast(array, dtype, "value")
+
+
+def _name(array: Array) -> str:
+    from ..host.numpy_dtypes import of_numpy
+
+    return of_numpy(array.dtype) or ""
+
+
+def _with_number(array: Array, change: Arithmetic) -> Array:
+    """Each element plus a number, or times one, in the dtype that it has."""
+    dtype = _name(array)
+    kind = find(dtype)
+    if kind.kind not in ("float", "int", "uint"):
+        raise FormatLimitError(f"{change.verb} is for numbers, not for {dtype}.")
+    if kind.kind == "float":
+        # As NumPy and JAX do: the number takes the dtype, and the result is rounded once.
+        wide: Array = array.astype(np.float64)
+        number = cast(np.array([float(change.number)]), dtype).astype(np.float64)
+        with np.errstate(all="ignore"):
+            wide = wide + number if change.verb == "add" else wide * number
+        return cast(wide, dtype)
+    limits = np.iinfo(array.dtype)
+    if not isinstance(change.number, int):
+        raise FormatLimitError(f"{change.verb} of {change.number} is not for whole numbers.")
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    ends = [_applied(end, change) for end in (low, high)]
+    if min(ends) < limits.min or max(ends) > limits.max:
+        raise FormatLimitError(f"{change.verb} of {change.number} leaves the range of {dtype}.")
+    # Modulo its range, in which the result is.
+    by = np.asarray(change.number % (1 << 8 * array.itemsize), f"u{array.itemsize}")
+    words = words_of(array)
+    made: Array = words + by if change.verb == "add" else words * by
+    return made.view(array.dtype)
+
+
+def _applied(number: int, change: Arithmetic) -> int:
+    by = int(change.number)
+    return number + by if change.verb == "add" else number * by
+
+
+def made_array(made: MadeTensor, flat: Callable[[str], Array]) -> Array:
+    """One tensor of the target.
+
+    Raises:
+        VerificationError: Tensors that have to be the same are not.
+    """
+    size = made.header.size
+    result = filled(made.moves, flat, made.source_dtype, 0, size)
+    for moves in made.equal:
+        refuse_different(made, result, filled(moves, flat, made.source_dtype, 0, size), moves)
+    return changed(result, made.changes).reshape(made.header.shape)
+
+
+def refuse_different(made: MadeTensor, one: Array, other: Array, moves: Iterable[Move]) -> None:
+    """Raise if two tensors that have to be the same are not.
+
+    Raises:
+        VerificationError: They differ.
+    """
+    if np.array_equal(words_of(one), words_of(other)):
+        return
+    names = [str(move.source) for move in (*made.moves, *moves)]
+    raise VerificationError(
+        f"{made.name} is made of {' and '.join(dict.fromkeys(names))}, which have to be the same "
+        "and differ."
+    )

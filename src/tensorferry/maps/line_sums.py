@@ -1,0 +1,292 @@
+"""The sums of a tensor's hashes: of all its elements, and of those of each line along its axes.
+
+Each element has a hash of 64 bits by its bits. Sums of these do not depend on the order of elements,
+so equal sums are the same elements, wherever they lie.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..host.casts import cast
+from .applying import words_of
+from .moves import steps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..typing import Array
+
+    class Weights(Protocol):
+        """A tensor, in a file or in memory."""
+
+        @property
+        def dtype(self) -> str:
+            """The canonical name of its dtype."""
+            ...  # for pyright, which otherwise takes it for a function that returns None
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """Lengths of the axes."""
+            ...  # for pyright
+
+        def array(self) -> Array:
+            """All of it, over a map of the file if that can be."""
+            ...  # for pyright
+
+
+__all__ = ["RANGE", "LineSums", "TensorView", "Window", "positions_along", "whole_view"]
+
+RANGE = 1 << 64
+"""The range of sums."""
+_BLOCK = 1 << 18
+"""How many elements are looked at at a time."""
+_MOST_LINE = 1 << 22
+"""The most lines of which each has a sum."""
+
+
+# -- hashes ----------------------------------------------------------------------------------------
+
+_ONE = np.uint64(0x9E3779B97F4A7C15)
+_TWO = np.uint64(0xBF58476D1CE4E5B9)
+_THREE = np.uint64(0x94D049BB133111EB)
+
+
+def _hashes(array: Array) -> Array:
+    """A number of 64 bits for each element, by its bits."""
+    words: Array = words_of(np.ascontiguousarray(array))
+    width = words.dtype.itemsize
+    if words.dtype.kind == "V":
+        halves = words.view("u8").reshape(*words.shape, -1)
+        found: Array = np.zeros(words.shape, np.uint64)
+        for number in range(halves.shape[-1]):
+            found = _mixed(found * _THREE + halves[..., number])
+        return found
+    if width <= 2:
+        return _table(width)[words]
+    return _mixed(words.astype(np.uint64))
+
+
+def _mixed(words: Array) -> Array:
+    found: Array = words + _ONE
+    found ^= found >> np.uint64(30)
+    found *= _TWO
+    found ^= found >> np.uint64(27)
+    found *= _THREE
+    found ^= found >> np.uint64(31)
+    return found
+
+
+_tables: dict[int, Array] = {}
+
+
+def _table(width: int) -> Array:
+    """The hashes of all numbers of one or two bytes."""
+    if width not in _tables:
+        _tables[width] = _mixed(np.arange(1 << 8 * width, dtype=np.uint64))
+    return _tables[width]
+
+
+class LineSums:
+    """The sums of a tensor's hashes.
+
+    Args:
+        name: Its name.
+        weights: The tensor.
+        dtype: The dtype in which its elements are compared.
+    """
+
+    def __init__(self, name: str, weights: Weights, dtype: str) -> None:
+        self.name = name
+        self.weights = weights
+        self.dtype = dtype
+        self.shape = tuple(weights.shape)
+        self.size = prod(self.shape)
+        self._sums: dict[tuple[int, int], Array] = {}
+        self._total: int | None = None
+        self.constant: Any = None
+        """Its only number, as an array of one element; ``None`` if there are several."""
+
+    @property
+    def total(self) -> int:
+        """The sum over all elements."""
+        if self._total is None:
+            self._look()
+        return self._total or 0
+
+    def _look(self) -> None:
+        """One pass: the total, the sums along each axis, and whether all is one number."""
+        sums = {
+            (axis, axis + 1): np.zeros(length, np.uint64)
+            for axis, length in enumerate(self.shape)
+            if length <= _MOST_LINE
+        }
+        total, first, is_constant = 0, None, True
+        for place, hashes in self._blocks():
+            if first is None:
+                first = hashes.reshape(-1)[0]
+            is_constant = is_constant and bool((hashes == first).all())
+            rows = {}
+            for axis in range(hashes.ndim):
+                others = tuple(each for each in range(hashes.ndim) if each != axis)
+                rows[axis] = hashes.sum(axis=others, dtype=np.uint64) if others else hashes
+            if not rows:
+                total += int(hashes.sum(dtype=np.uint64))
+            else:
+                total += int(rows[0].sum(dtype=np.uint64))
+            for axis, row in rows.items():
+                if (axis, axis + 1) in sums:
+                    sums[axis, axis + 1][place[axis]] += row
+        self._sums |= sums
+        self._total = total % RANGE
+        if is_constant and self.size:
+            self.constant = self.weights.array().reshape(-1)[:1]
+
+    def _blocks(self) -> Iterator[tuple[tuple[slice, ...], Array]]:
+        """Yield hashes of parts, each with its place."""
+        if not self.size:
+            return
+        array = self.weights.array().reshape(self.shape)
+        for place in _boxes(self.shape):
+            part = array[place]
+            if self.dtype != self.weights.dtype:
+                part = cast(np.ascontiguousarray(part), self.dtype)
+            yield place, _hashes(part)
+
+    def sums(self, first: int, last: int) -> Array | None:
+        """The sums along axes `first` to before `last` as one; ``None`` if they are too long."""
+        found = self._sums.get((first, last))
+        if found is not None:
+            return found
+        shape = self.shape[first:last]
+        if prod(shape) > _MOST_LINE:
+            return None
+        made = np.zeros(shape, np.uint64)
+        for place, hashes in self._blocks():
+            others = (*range(first), *range(last, hashes.ndim))
+            made[place[first:last]] += hashes.sum(axis=others, dtype=np.uint64)
+        found = self._sums[first, last] = made.reshape(-1)
+        return found
+
+
+def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Yield the places of parts of about `_BLOCK` elements that make up a shape."""
+    steps = steps_of(shape)
+    axis = next((axis for axis, step in enumerate(steps) if step <= _BLOCK), len(shape))
+    if axis == len(shape):
+        yield tuple(slice(0, length) for length in shape)
+        return
+    count = max(_BLOCK // max(steps[axis], 1), 1)
+    for outer in np.ndindex(shape[:axis]):
+        for start in range(0, shape[axis], count):
+            stop = min(start + count, shape[axis])
+            yield (
+                *[slice(at, at + 1) for at in outer],
+                slice(start, stop),
+                *[slice(0, length) for length in shape[axis + 1 :]],
+            )
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+class TensorView(NamedTuple):
+    """A part of a tensor, as a box of its axes, with the sums along these.
+
+    Args:
+        marks: The tensor.
+        shape: The lengths of the box.
+        start: The row-major position of its first element.
+        steps: The step of each axis.
+        sums: Gives the sums along axes from one to before another, as one.
+    """
+
+    marks: LineSums
+    shape: tuple[int, ...]
+    start: int
+    steps: tuple[int, ...]
+    sums: Callable[[int, int], Array | None]
+
+    def positions(self, lines: Sequence[tuple[tuple[int, int], Array]]) -> Array:
+        """The positions of its elements, by the order of lines along groups of axes."""
+        found: Array = np.array([self.start], np.int64)
+        for (first, last), order in lines:
+            along = positions_along(self.shape[first:last], self.steps[first:last])
+            found = (found[:, None] + along[order]).reshape(-1)
+        return found
+
+
+def positions_along(shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
+    """The positions of a box's elements, in row-major order, from 0."""
+    found: Array = np.zeros(1, np.int64)
+    for length, step in zip(shape, steps, strict=True):
+        found = (found[:, None] + np.arange(length, dtype=np.int64) * step).reshape(-1)
+    return found
+
+
+def whole_view(marks: LineSums) -> TensorView:
+    """All of a tensor."""
+    return TensorView(marks, marks.shape, 0, steps_of(marks.shape), marks.sums)
+
+
+class Window(NamedTuple):
+    """Lines of an axis, which is taken as rows of a period.
+
+    Args:
+        axis: The axis.
+        period: The length of a row; that of the axis if there is one row.
+        first: The first of each row.
+        count: How many of each row.
+    """
+
+    axis: int
+    period: int
+    first: int
+    count: int
+
+    def view(self, marks: LineSums) -> TensorView:
+        """The part of a tensor, with an axis for the rows, if there are several."""
+        length, steps = marks.shape[self.axis], steps_of(marks.shape)
+        rows = length // self.period
+        step = steps[self.axis]
+        shape = (*marks.shape[: self.axis], rows, self.count, *marks.shape[self.axis + 1 :])
+        by = (*steps[: self.axis], step * self.period, step, *steps[self.axis + 1 :])
+        start = self.first * step
+
+        def sums(first: int, last: int) -> Array | None:
+            """Those of the whole tensor, where they are not of other lines too."""
+            part = _part_of(marks, shape, start, by)
+            return part.sums(first, last)
+
+        return TensorView(marks, shape, start, by, sums)
+
+
+class _PartOfWeights(NamedTuple):
+    """A box of a tensor, as a tensor."""
+
+    weights: Weights
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    steps: tuple[int, ...]
+
+    def array(self) -> Array:
+        """Its elements, over the memory of the whole."""
+        flat = self.weights.array().reshape(-1)
+        return np.lib.stride_tricks.as_strided(
+            flat[self.start :],
+            self.shape,
+            [step * flat.itemsize for step in self.steps],
+            writeable=False,
+        )
+
+
+def _part_of(
+    marks: LineSums, shape: tuple[int, ...], start: int, steps: tuple[int, ...]
+) -> LineSums:
+    """The marks of a part of a tensor."""
+    part = _PartOfWeights(marks.weights, marks.weights.dtype, shape, start, steps)
+    return LineSums(marks.name, part, marks.dtype)

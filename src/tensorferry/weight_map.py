@@ -1,0 +1,409 @@
+"""`WeightMap`: weights under another model's names and layouts, as data that is checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .core.info import TensorInfo
+from .core.sizes import size_text
+from .errors import UnsupportedTypeError, shown
+from .maps.inverting import inverted
+from .maps.lowering import Header
+from .maps.table import Table
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .maps.lowering import Lowered, MadeTensor, MapFinding
+
+__all__ = ["MapPlan", "WeightMap"]
+
+
+class WeightMap(Table):
+    """Which elements of which tensors of one model are those of another: a table, as TOML.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> table = ferry.WeightMap.parse('''
+    ... [map]
+    ... "layers.{i}.kv" = { concat = ["h.{i}.k", "h.{i}.v"], axis = 0 }
+    ... "head" = "lm_head : a b -> b a"
+    ... ''')
+    >>> weights = {"h.0.k": np.zeros((2, 3)), "h.0.v": np.ones((2, 3)), "lm_head": np.ones((5, 3))}
+    >>> table.check(weights)
+    []
+    >>> {name: x.shape for name, x in table.apply(weights).items()}
+    {'layers.0.kv': (4, 3), 'head': (3, 5)}
+    """
+
+    # -- made ----------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, table: Table) -> Self:
+        """The same table with these methods."""
+        return cls(table.rules, table.drop, table.dims, table.about)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a table from text.
+
+        Raises:
+            FileFormatError: It is no TOML, or no table.
+        """
+        from .maps.language import read_table
+
+        if not isinstance(text, str):
+            raise UnsupportedTypeError(f"parse(text) takes text, not {shown(text)}.")
+        return cls.of(read_table(text))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a table from a file.
+
+        Raises:
+            FileFormatError: It is no TOML, or no table.
+            OSError: It cannot be read.
+        """
+        from .files.mapped import table_of
+
+        return cls.of(table_of(path, "path"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a file.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        Path(path).write_text(self.text, "utf-8")
+
+    @classmethod
+    def trace(
+        cls,
+        convert: Callable[..., Any] | str,
+        source: Any,
+        *,
+        framework: str | None = None,
+        dims: Mapping[str, Any] | None = None,
+        verify_with: Any = None,
+        seconds: float = 600,
+        memory: int | None = None,
+    ) -> Self:
+        """The table that says what somebody's converter does with weights.
+
+        The converter runs some ten times in a process of its own, on dyed tensors: each element has
+        its own number, so what comes out shows where each came from. Then the table is compared with
+        the converter on random bits. What no table can say has a reason: ``"affine 1*x+1"``,
+        ``"narrowed through float16"``, ``"arithmetic"``, ``"constant"``, ``"depends on values"``,
+        ``"not from the source"``. Only names, shapes and dtypes of `source` are needed.
+
+        The converter has all rights of the caller. The process bounds time and memory; it is no
+        sandbox. Reading, checking, inverting and applying the table run nothing.
+
+        Args:
+            convert: A function of a dict of tensors; or of a path, if its first parameter is
+                annotated ``str`` or ``Path``: it gets a folder with the files of the source and
+                their ``config.json``. It gives a dict, or an object with ``state_dict()``. Or
+                where the function is: ``"package.module:function"``.
+            source: A file, a folder, or a tree of tensors or of `TensorInfo`; or a list of several
+                sizes of one architecture: then lengths have names, for a further size.
+            framework: Whose tensors a function of a dict gets: by default those that `source` has,
+                PyTorch's for files.
+            dims: Lengths with their values, by name; for several sizes, a list of values for each.
+            verify_with: Real weights, a file or a tree, on which table and converter are compared
+                too: a converter may look at values.
+            seconds: How long one run may take.
+            memory: How many bytes one run may take; ``None`` for what is free.
+
+        Raises:
+            ConversionError: The converter fails, or gives no tensors.
+            UnsupportedTypeError: Another process cannot get the function.
+            NotEnoughMemoryError: The tensors are too many for this machine.
+        """
+        from .maps.tracing import trace
+
+        real = None
+        if verify_with is not None:
+            real = {
+                name: each.array() for name, each in _weights_of(verify_with, "verify_with").items()
+            }
+        several = isinstance(source, (list, tuple))
+        sizes = [
+            (headers_from(each, "source"), _config(each))
+            for each in (source if several else [source])
+        ]
+        table = trace(
+            convert,
+            sizes if several else sizes[0][0],
+            framework=framework or _framework_of(source[0] if several else source),
+            config=None if several else sizes[0][1],
+            files=_files_of(source[0] if several else source),
+            dims=dims,
+            verify_with=real,
+            seconds=seconds,
+            memory=memory,
+        )
+        return cls.of(table)
+
+    @classmethod
+    def infer(
+        cls,
+        source: Any,
+        target: Any,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+    ) -> Self:
+        """The table that makes one model's weights of another's, from two files of the same weights.
+
+        >>> import numpy as np, tensorferry as ferry
+        >>> weight = np.random.default_rng(0).random((4, 6))
+        >>> print(ferry.WeightMap.infer({"fc.weight": weight}, {"dense.kernel": weight.T.copy()}))
+        [map]
+        "dense.kernel" = "fc.weight : a b -> b a"
+        <BLANKLINE>
+
+        Tensors are found by their values, whatever their names: whole, one behind another, in parts,
+        with other axes, in another float dtype. Nothing is shown as found that all values do not
+        confirm. What more than one tensor could be (zeros, ones, copies) is chosen by names and
+        neighbours, and is marked as ``assumed``.
+        """
+        from .maps.inferring import inferred
+
+        table = inferred(
+            _weights_of(source, "source"),
+            _weights_of(target, "target"),
+            config=_numbers(source, config),
+            dims=_lengths(dims),
+        )
+        return cls.of(table)
+
+    # -- used ----------------------------------------------------------------------------------------
+
+    def check(
+        self,
+        source: Any,
+        target: Any = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+    ) -> list[MapFinding]:
+        """What is wrong between the table, a source and a target, from shapes and dtypes alone."""
+        from .maps.checking import findings
+
+        headers = headers_from(source, "source")
+        wanted = None if target is None else headers_from(target, "target")
+        return findings(self._lowered(source, headers, dims, config), headers, wanted)
+
+    def _lowered(
+        self,
+        source: Any,
+        headers: Mapping[str, Header],
+        dims: Mapping[str, int] | None,
+        config: Mapping[str, int] | None,
+    ) -> Lowered:
+        from .maps.lowering import lower
+
+        return lower(self, headers, config=_numbers(source, config), dims=_lengths(dims))
+
+    def explain(
+        self,
+        source: Any,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+    ) -> MapPlan:
+        """What becomes of each tensor of a source: nothing is read."""
+        headers = headers_from(source, "source")
+        return MapPlan(self._lowered(source, headers, dims, config))
+
+    def inverse(self) -> Self:
+        """The table back.
+
+        Raises:
+            FormatLimitError: Something cannot be inverted.
+            TreeError: Several things cannot.
+        """
+        return type(self).of(inverted(self))
+
+    def apply(
+        self,
+        tree: Any,
+        to: str | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+        device: object = None,
+        copy: bool | None = None,
+    ) -> dict[str, Any]:
+        """The tensors that the table makes of a tree.
+
+        A tensor that only gets another name is converted as `convert_tree` would, and shares memory
+        where that would. All others are made in memory of the host, in NumPy, and converted from there.
+        """
+        from .maps.checking import findings, refuse
+        from .maps.trees import applied
+
+        headers = headers_from(tree, "tree")
+        lowered = self._lowered(tree, headers, dims, config)
+        refuse(findings(lowered, headers))
+        return applied(lowered, tree, to, device, copy)
+
+
+def _config(source: Any) -> dict[str, Any]:
+    """What is in ``config.json`` beside a source."""
+    from .files.mapped import read_config
+
+    return read_config([os.fspath(source)]) if isinstance(source, (str, os.PathLike)) else {}
+
+
+def _framework_of(source: Any) -> str | None:
+    """Whose tensors a source has; PyTorch's, where it is a file."""
+    if isinstance(source, (str, os.PathLike)) or not isinstance(source, Mapping):
+        return None
+    infos = [each for each in source.values() if isinstance(each, TensorInfo)]
+    if infos:
+        return infos[0].framework
+    from .maps.trees import framework_in
+
+    return framework_in(source)
+
+
+def _files_of(source: Any) -> dict[str, list[str]] | None:
+    """The files of a source, each with the names of its tensors; ``None`` if it is no file."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    from .files.api import open as open_file
+
+    contents = open_file(source)
+    found: dict[str, list[str]] = {}
+    for name, stored in contents.tensors.items():
+        path = str(getattr(stored, "path", contents.paths[0]))
+        found.setdefault(Path(path).name, []).append(name)
+    is_safe = all(name.endswith(".safetensors") for name in found)
+    return found if is_safe else None
+
+
+def _numbers(source: Any, config: Mapping[str, int] | None) -> dict[str, int]:
+    """The numbers of ``config.json``, with those that are given."""
+    from .files.mapped import config_beside
+
+    found = dict(config or {})
+    if isinstance(source, (str, os.PathLike)):
+        found = {**config_beside([os.fspath(source)]), **found}
+    return found
+
+
+def _lengths(dims: Mapping[str, int] | None) -> dict[str, int]:
+    from .files.mapped import validated_dims
+
+    return validated_dims(dims)
+
+
+def _weights_of(given: Any, what: str) -> dict[str, Any]:
+    """The tensors of a file or a tree, to be read.
+
+    Raises:
+        UnsupportedTypeError: It is neither.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        from .files.api import open as open_file
+
+        return dict(open_file(given).tensors)
+    if hasattr(given, "tensors") and hasattr(given, "paths"):
+        return dict(given.tensors)
+    from .maps.trees import weights_in
+
+    return dict(weights_in(given, what))
+
+
+def headers_from(given: Any, what: str) -> dict[str, Header]:
+    """The shapes and dtypes of what is a path, contents of a file, or a tree of tensors.
+
+    Raises:
+        UnsupportedTypeError: It is none of them.
+    """
+    from .files.mapped import headers_of
+
+    if isinstance(given, (str, os.PathLike)):
+        from .files.api import open as open_file
+
+        return headers_of(open_file(given))
+    if hasattr(given, "tensors") and hasattr(given, "paths"):
+        return headers_of(given)
+    if isinstance(given, Mapping) and all(
+        isinstance(each, (Header, TensorInfo)) for each in given.values()
+    ):
+        return {name: Header(tuple(each.shape), each.dtype) for name, each in given.items()}
+    from .maps.trees import tree_headers
+
+    return tree_headers(given, what)
+
+
+class MapPlan:
+    """What a table does with the tensors of a source.
+
+    Args:
+        lowered: The table for the source.
+    """
+
+    def __init__(self, lowered: Lowered) -> None:
+        self._lowered = lowered
+
+    @property
+    def tensors(self) -> dict[str, MadeTensor]:
+        """The tensors of the target, by name."""
+        return self._lowered.tensors
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes of the tensors that are more than renamed."""
+        return sum(_nbytes(made) for made in self.tensors.values() if not made.is_renamed)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The names of the source of which something is dropped."""
+        return tuple(self._lowered.dropped)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data for JSON."""
+        return {
+            "tensors": [
+                {
+                    "name": name,
+                    "dtype": made.header.dtype,
+                    "shape": list(made.header.shape),
+                    "sources": list(made.sources),
+                    "moves": 0 if made.is_renamed else len(made.moves),
+                }
+                for name, made in self.tensors.items()
+            ],
+            "dropped": list(self.dropped),
+            "bytes_moved": self.bytes_moved,
+        }
+
+    def __str__(self) -> str:
+        width = max(map(len, self.tensors), default=0)
+        total = size_text(sum(map(_nbytes, self.tensors.values())))
+        moved = size_text(self.bytes_moved)
+        lines = [f"{len(self.tensors)} tensors, {total}, of which {moved} are moved"]
+        lines += [f"   {name:<{width}}  {_said(made)}" for name, made in self.tensors.items()]
+        if self.dropped:
+            lines.append(f"   Dropped: {', '.join(self.dropped)}")
+        return "\n".join(lines)
+
+
+def _nbytes(made: MadeTensor) -> int:
+    from .core.dtypes import find
+
+    return made.header.size * find(made.header.dtype).itemsize
+
+
+def _said(made: MadeTensor) -> str:
+    shape = f"{made.header.dtype}{list(made.header.shape)}"
+    sources = ", ".join(made.sources) or "a number"
+    if made.is_renamed:
+        return f"{shape} = {sources}"
+    moves = "1 move" if len(made.moves) == 1 else f"{len(made.moves)} moves"
+    return f"{shape} = {moves} out of {sources}"

@@ -1,0 +1,146 @@
+"""``tensorferry map``, ``convert --map`` and ``diff --map``, as a person types them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from tests.maps.support import CONFIG, LLAMA, llama
+
+import tensorferry as ferry
+
+for needed in ("typer", "rich"):
+    pytest.importorskip(needed, reason=f"the command line needs {needed}, which is not installed")
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with a model, its table, and what that makes."""
+    source, expected = llama()
+    (tmp_path / "model").mkdir()
+    ferry.save(source, tmp_path / "model" / "model.safetensors")
+    (tmp_path / "model" / "config.json").write_text(json.dumps(CONFIG), "utf-8")
+    ferry.save(expected, tmp_path / "target.npz")
+    (tmp_path / "llama.toml").write_text(LLAMA, "utf-8")
+    (tmp_path / "wrong.toml").write_text(LLAMA.replace("drop", "#"), "utf-8")
+    return tmp_path
+
+
+def test_check(forked_cli, place):
+    done = forked_cli(
+        "map", "check", place / "llama.toml", place / "model", "--against", place / "target.npz"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{place / 'llama.toml'}: ok\n", "")
+
+
+def test_check_names_what_is_wrong(forked_cli, place):
+    done = forked_cli("map", "check", place / "wrong.toml", place / "model")
+    assert done.returncode == 1
+    assert "unused" in done.stdout
+    assert "model.layers.0.self_attn.rotary.inv_freq" in done.stdout
+    assert "failed, 3 findings" in done.stdout
+
+
+def test_check_as_json(forked_cli, place):
+    done = forked_cli("map", "check", place / "wrong.toml", place / "model", "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert [each["kind"] for each in found["findings"]] == ["unused"] * 3
+
+
+def test_explain(forked_cli, place):
+    done = forked_cli("map", "explain", place / "llama.toml", place / "model")
+    assert done.returncode == 0
+    assert done.stdout.startswith("14 tensors, ")
+    assert "Dropped: model.layers.0.self_attn.rotary.inv_freq" in " ".join(done.stdout.split())
+
+
+def test_invert(forked_cli, place):
+    (place / "small.toml").write_text('[map]\n"y" = "x : a b -> b a"\n', "utf-8")
+    done = forked_cli("map", "invert", place / "small.toml")
+    assert (done.returncode, done.stdout) == (0, '[map]\n"x" = "y : b a -> a b"\n')
+    done = forked_cli("map", "invert", place / "small.toml", "-o", place / "back.toml")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (place / "back.toml").read_text("utf-8") == '[map]\n"x" = "y : b a -> a b"\n'
+
+
+def test_invert_names_what_cannot_be(forked_cli, place):
+    done = forked_cli("map", "invert", place / "llama.toml", "-o", place / "back.toml")
+    assert done.returncode == 2
+    assert "*.inv_freq is dropped" in done.stderr
+    assert not (place / "back.toml").exists()
+
+
+def test_infer(forked_cli, place):
+    done = forked_cli(
+        "map", "infer", place / "model", place / "target.npz", "-o", place / "found.toml"
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    table = ferry.WeightMap.read(place / "found.toml")
+    assert table.check(place / "model", place / "target.npz") == []
+
+
+def test_infer_says_what_it_does_not_know_and_what_it_guesses(forked_cli, tmp_path):
+    np.savez(tmp_path / "a.npz", a=np.ones(3), b=np.ones(3), c=np.arange(6.0))
+    np.savez(tmp_path / "b.npz", x=np.ones(3), y=np.arange(1, 7.0))
+    done = forked_cli("map", "infer", tmp_path / "a.npz", tmp_path / "b.npz")
+    assert done.returncode == 1
+    assert "no tensor of the source has its elements" in done.stdout
+    assert "not known" in done.stderr
+    assert "assumed" in done.stderr
+
+
+def test_convert_and_diff(forked_cli, place):
+    done = forked_cli(
+        "convert",
+        place / "model",
+        place / "out.safetensors",
+        "--map",
+        place / "llama.toml",
+        "--verify",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "14 tensors" in done.stdout
+    done = forked_cli("diff", place / "out.safetensors", place / "target.npz")
+    assert done.returncode == 0
+    done = forked_cli("diff", place / "model", place / "target.npz", "--map", place / "llama.toml")
+    assert done.returncode == 0
+    assert "all equal, bit for bit" in done.stdout
+
+
+def test_a_hint_for_lengths_works_as_it_stands(forked_cli, place):
+    (place / "model" / "config.json").unlink()
+    arguments = ("convert", place / "model", place / "out.npz", "--map", place / "llama.toml")
+    done = forked_cli(*arguments)
+    assert done.returncode == 2
+    assert (
+        "Hint: --dim h=32 --dim kv=32 --dim hd=32" in done.stderr
+        or "Hint: --dim h=32 --dim kv=32" in done.stderr
+    )
+    assert not (place / "out.npz").exists()
+    done = forked_cli(*arguments, "--dim", "h=4", "--dim", "kv=2", "--dim", "hd=6")
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("word", ["h", "h=", "=3", "h=x", "h=-1"])
+def test_a_length_that_is_typed_wrong(forked_cli, place, word):
+    done = forked_cli("map", "check", place / "llama.toml", place / "model", "--dim", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not like h=32" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "none.toml", "model"],
+        ["check", "llama.toml", "none"],
+        ["explain", "none.toml", "model"],
+        ["invert", "none.toml"],
+        ["infer", "none", "target.npz"],
+    ],
+)
+def test_a_file_that_is_not_there(forked_cli, place, words):
+    done = forked_cli("map", words[0], *[place / word for word in words[1:]])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "No such file" in done.stderr

@@ -1,0 +1,371 @@
+"""Files through a table: any format to any, in little memory, verified, resumed, as the official readers see them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tests.maps.support import CONFIG, LLAMA, assert_made, llama, table
+
+import tensorferry as ferry
+
+FORMATS = {
+    "a.safetensors": "b.npz",
+    "a.npz": "b.safetensors",
+    "a.pt": "b.h5",
+    "a.h5": "b.pt",
+    "a.zarr": "b.safetensors",
+    "a.safetensors.index": "b.zarr",
+}
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A folder with weights and config.json; the table; and what it makes."""
+    source, expected = llama()
+    folder = tmp_path / "model"
+    folder.mkdir()
+    ferry.save(source, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(CONFIG), "utf-8")
+    (tmp_path / "llama.toml").write_text(LLAMA, "utf-8")
+    return folder, tmp_path / "llama.toml", expected
+
+
+def in_order(found, expected):
+    return {name: found[name] for name in expected}
+
+
+@pytest.mark.parametrize(("before", "after"), FORMATS.items())
+def test_any_format_to_any(tmp_path, before, after):
+    for needed in ("h5py", "zarr", "torch"):
+        pytest.importorskip(needed)
+    source, expected = llama()
+    if before.endswith(".index"):
+        before = "folder"
+        ferry.save(source, tmp_path / before, shard="4KB", to="safetensors")
+    else:
+        ferry.save(source, tmp_path / before)
+    report = ferry.convert_files(
+        tmp_path / before,
+        tmp_path / after,
+        map=table(LLAMA),
+        dims={"h": 4, "kv": 2, "hd": 6},
+        verify=True,
+    )
+    assert report.tensors == len(expected)
+    assert_made(in_order(ferry.load(tmp_path / after), expected), expected)
+
+
+def test_the_official_reader_sees_what_numpy_makes(model):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    folder, path, expected = model
+    ferry.convert_files(folder, folder.parent / "out.safetensors", map=path)
+    found = safetensors.load_file(folder.parent / "out.safetensors")
+    assert_made(in_order(found, expected), expected)
+
+
+def test_load(model):
+    folder, path, expected = model
+    for keywords in ({}, {"lazy": True}):
+        found = ferry.load(folder, map=path, **keywords)
+        assert_made({name: found[name] for name in expected}, expected)
+    some = ferry.load(folder, map=path, names="layers.1.*", dtype="float16")
+    assert some.keys() == {name for name in expected if name.startswith("layers.1.")}
+    assert all(x.dtype == np.float16 for x in some.values())
+
+
+def test_a_lazy_reference_has_the_table(model):
+    folder, path, expected = model
+    pickled = pickle.dumps(ferry.load(folder, map=path, lazy=True).reference())
+    reference = pickle.loads(pickled)  # noqa: S301 - our own
+    path.unlink()
+    found = reference.open()
+    assert_made({name: found[name] for name in expected}, expected)
+
+
+def test_keywords_are_about_what_the_table_makes(model):
+    folder, path, expected = model
+    ferry.convert_files(
+        folder,
+        folder.parent / "out.npz",
+        map=path,
+        include="layers.0.*",
+        exclude="*.v_proj.weight",
+        rename="s/^layers/blocks/",
+        dtype="bfloat16",
+    )
+    found = ferry.load(folder.parent / "out.npz")
+    assert set(found) == {
+        "blocks.0.attn.q_proj.weight",
+        "blocks.0.attn.k_proj.weight",
+        "blocks.0.mlp.w13",
+    }
+    wanted = expected["layers.0.mlp.w13"].astype(ml_dtypes.bfloat16)
+    assert found["blocks.0.mlp.w13"].tobytes() == wanted.tobytes()
+
+
+def test_nothing_is_written_if_it_does_not_fit(model):
+    folder, path, _ = model
+    path.write_text(LLAMA.replace("drop", "#"), "utf-8")
+    for target in ("out.safetensors", "out.npz"):
+        with pytest.raises(ferry.FormatLimitError, match="inv_freq"):
+            ferry.convert_files(folder, folder.parent / target, map=path)
+        assert not (folder.parent / target).exists()
+    with pytest.raises(ferry.FormatLimitError, match="inv_freq"):
+        ferry.load(folder, map=path)
+    assert sorted(each.name for each in folder.parent.iterdir()) == ["llama.toml", "model"]
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(model):
+    folder, path, expected = model
+    report = ferry.convert_files(folder, folder.parent / "o.safetensors", map=path, dry_run=True)
+    assert report.dry_run
+    assert report.tensors == len(expected)
+    assert not (folder.parent / "o.safetensors").exists()
+
+
+def test_shards_are_resumed_only_with_the_same_table(model):
+    folder, path, expected = model
+    target = folder.parent / "shards"
+    arguments = {"map": path, "shard": "4KB", "to": "safetensors"}
+    ferry.convert_files(folder, target, **arguments, part=(1, 3))
+    assert not target.exists()
+    for number in (2, 3):
+        ferry.convert_files(folder, target, **arguments, part=(number, 3))
+    assert_made(in_order(ferry.load(target), expected), expected)
+    other = folder.parent / "other"
+    ferry.convert_files(folder, other, **arguments, part=(1, 3))
+    path.write_text(LLAMA.replace("norm.scale", "norm.weight"), "utf-8")
+    ferry.convert_files(folder, other, **arguments, part=(2, 3))
+    with pytest.raises(ferry.OutputExistsError):
+        ferry.convert_files(folder, target, **arguments, part=(3, 3))
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_engines(model, engine):
+    folder, path, expected = model
+    target = folder.parent / "shards"
+    ferry.convert_files(
+        folder, target, map=path, shard="4KB", to="safetensors", engine=engine, jobs=2, verify=True
+    )
+    assert_made(in_order(ferry.load(target), expected), expected)
+
+
+def test_values_that_are_no_tensors_are_named(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"state": {"w": torch.ones(2, 3)}, "epoch": 3}, tmp_path / "a.pt")
+    one = table('"y" = "state.w : a b -> b a"')
+    report = ferry.convert_files(tmp_path / "a.pt", tmp_path / "b.npz", map=one)
+    assert any("epoch" in warning for warning in report.warnings)
+    with pytest.warns(UserWarning, match="epoch"):
+        assert ferry.load(tmp_path / "a.pt", map=one)["y"].shape == (3, 2)
+
+
+def test_ties_stay_ties(tmp_path):
+    """Two names of one tensor, and two that are made in the same way: written once where that can be said."""
+    torch = pytest.importorskip("torch")
+    x = torch.arange(6.0).reshape(2, 3)
+    ferry.save({"w": x}, tmp_path / "a.safetensors")
+    one = table('"a" = "w"\n"b" = "w"\n"c" = "w : a b -> b a"\n"d" = "w : a b -> b a"')
+    ferry.convert_files(tmp_path / "a.safetensors", tmp_path / "b.pt", map=one)
+    found = torch.load(tmp_path / "b.pt")
+    assert found["a"].data_ptr() == found["b"].data_ptr()
+    assert found["c"].data_ptr() == found["d"].data_ptr()
+    assert torch.equal(found["c"], x.T)
+
+
+def test_what_has_to_be_the_same_is_compared(tmp_path):
+    same, other = np.arange(6.0), np.arange(6.0)
+    one = table('"y" = { same = ["a", "b"] }')
+    np.savez(tmp_path / "a.npz", a=same, b=other)
+    ferry.convert_files(tmp_path / "a.npz", tmp_path / "ok.safetensors", map=one)
+    other[3] = -1
+    np.savez(tmp_path / "b.npz", a=same, b=other)
+    with pytest.raises(ferry.VerificationError, match="a and b, which have to be the same"):
+        ferry.convert_files(tmp_path / "b.npz", tmp_path / "not.safetensors", map=one)
+    assert not (tmp_path / "not.safetensors").exists()
+    with pytest.raises(ferry.VerificationError, match="a and b"):
+        one.apply({"a": same, "b": other})
+
+
+def test_checksums_of_sources_are_compared(tmp_path):
+    """A moved tensor is read over a map: the archive's checksum is compared all the same."""
+    np.savez(tmp_path / "a.npz", a=np.arange(1000.0).reshape(40, 25))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    place = data.index(np.float64(500.0).tobytes())
+    data[place] ^= 1
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(ferry.FileFormatError, match=r"corrupt|CRC"):
+        ferry.convert_files(
+            tmp_path / "a.npz", tmp_path / "b.safetensors", map=table('"y" = "a : a b -> b a"')
+        )
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_growth_is_bounded(tmp_path):
+    """A few bytes that say `fill` or repeat do not fill a disk."""
+    np.savez(tmp_path / "a.npz", a=np.zeros(4))
+    for form in (
+        '{ fill = 0, shape = [1000000, 1000000], dtype = "float64" }',
+        '"a : a -> (a 1000000000)"',
+    ):
+        one = table(f'drop = ["*"]\n[map]\n"y" = {form}')
+        with pytest.raises(ferry.FormatLimitError, match="out of all proportion"):
+            ferry.convert_files(tmp_path / "a.npz", tmp_path / "b.npz", map=one)
+
+
+@pytest.mark.parametrize(
+    ("form", "rows"), [("a b -> b a", 1), ("(a 2) b -> (2 a) b", 1), ("a b -> b~ a", 1)]
+)
+def test_large_tensors_are_made_in_blocks(tmp_path, form, rows):
+    """Larger than a block, so that it is cut in the middle of rows and boxes."""
+    del rows
+    x = np.random.default_rng(0).integers(0, 1 << 16, (3000, 3002)).astype("uint16")
+    ferry.save({"a": x}, tmp_path / "a.safetensors")
+    one = table(f'"y" = "a : {form}"')
+    ferry.convert_files(tmp_path / "a.safetensors", tmp_path / "b.safetensors", map=one)
+    expected = {
+        "a b -> b a": x.T,
+        "(a 2) b -> (2 a) b": x.reshape(1500, 2, 3002).transpose(1, 0, 2).reshape(3000, 3002),
+        "a b -> b~ a": x.T[::-1],
+    }[form]
+    assert np.array_equal(ferry.load(tmp_path / "b.safetensors")["y"], expected)
+
+
+def test_runs_of_bytes_and_blocks_give_the_same(tmp_path):
+    """What is copied by the system, and what is moved in memory."""
+    random = np.random.default_rng(1)
+    a, b = random.random((2, 300, 400)).astype("float32")
+    ferry.save({"a": a, "b": b}, tmp_path / "a.safetensors")
+    one = table('"y" = { concat = ["a", "b[:200]", "a[100:]"], axis = 0 }\n"z" = "b[200:]"')
+    ferry.convert_files(
+        tmp_path / "a.safetensors", tmp_path / "b.safetensors", map=one, verify=True
+    )
+    found = ferry.load(tmp_path / "b.safetensors")
+    assert np.array_equal(found["y"], np.concatenate([a, b[:200], a[100:]]))
+    assert np.array_equal(found["z"], b[200:])
+
+
+def test_quantised_blocks_are_renamed_and_not_taken_apart(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "llama")
+    blocks = np.arange(34 * 2, dtype=np.uint8).reshape(1, 68)
+    writer.add_tensor("w", blocks, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    ferry.convert_files(tmp_path / "a.gguf", tmp_path / "b.gguf", map=table('"y" = "w"'))
+    (found,) = gguf.GGUFReader(tmp_path / "b.gguf").tensors
+    assert (found.name, found.tensor_type) == ("y", gguf.GGMLQuantizationType.Q8_0)
+    with pytest.raises(ferry.FormatLimitError, match="quantised blocks"):
+        ferry.convert_files(
+            tmp_path / "a.gguf", tmp_path / "c.gguf", map=table('"y" = "w : a b -> b a"')
+        )
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "no TOML": "x = [",
+    "another key": "[maps]\n",
+    "a number": '[map]\n"y" = 3\n',
+    "no form": '[map]\n"y" = { what = 3 }\n',
+    "two forms": '[map]\n"y" = { fill = 0, concat = ["a"] }\n',
+    "a path": '[map]\n"../../x" = "a : a b c d e f -> a"\n',
+    "deep": "[map]\n" + '"y" = ' + "{ cast = 'float32', of = " * 5000 + '"a"' + " }" * 5000,
+    "deep lists": "[map]\n" + '"y" = ' + "[" * 100_000,
+    "a long formula": f'[map]\n"y" = "a[{"1+" * 1000}1]"\n',
+    "a deep formula": f'[map]\n"y" = "a[{"(" * 90}1{")" * 90}]"\n',
+    "a large number": '[map]\n"y" = "a[99999999999999999999]"\n',
+    "powers": '[map]\n"y" = "a[(a+b)*(c+d)*(e+f)*(g+h)*(i+j)*(k+l)*(m+n)]"\n',
+    "code": '[map]\n"y" = "a[__import__(\'os\')]"\n',
+    "division by zero": '[map]\n"y" = "a[1/0]"\n',
+    "a lone brace": '[map]\n"y{" = "a"\n',
+    "numbers side by side": '[map]\n"y.{i}{j}" = "a.{i}.{j}"\n',
+    "a digit after a number": '[map]\n"y.{i}2" = "a.{i}"\n',
+    "an axis that is lost": '[map]\n"y" = "a : a b -> b"\n',
+    "an axis twice": '[map]\n"y" = "a : a a -> a a"\n',
+    "rest on one side": '[map]\n"y" = "a : a ... -> a"\n',
+    "no arrow": '[map]\n"y" = "a : a b"\n',
+    "no dtype": '[map]\n"y" = { cast = "float99", of = "a" }\n',
+    "moves of nothing": '[map]\n"y" = { moves = [["a", [0], [0, 1], [0, 1]]], shape = [1] }\n',
+    "moves of text": '[map]\n"y" = { moves = "a", shape = [1] }\n',
+    "a shape of text": '[map]\n"y" = { fill = 0, shape = "all" }\n',
+    "drop of numbers": "drop = [3]\n[map]\n",
+    "a length without a name": '[dims]\n"h h" = 3\n',
+    "a length of text": "[dims]\nh = [[3]]\n",
+    "many moves": '[map]\n"y" = { moves = ['
+    + '["a", [1], [0, 1], [0, 1]],' * 100_000
+    + "], shape = [1] }\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_table_is_refused(name, tmp_path):
+    """In little time and memory, and without a trace of its own."""
+    path = tmp_path / "t.toml"
+    path.write_text(HOSTILE[name], "utf-8")
+    with pytest.raises(ferry.ConversionError):
+        ferry.WeightMap.read(path).apply({"a": np.zeros((2, 3))})
+    np.savez(tmp_path / "a.npz", a=np.zeros((2, 3)))
+    with pytest.raises(ferry.ConversionError):
+        ferry.convert_files(tmp_path / "a.npz", tmp_path / "b.npz", map=path)
+    assert not (tmp_path / "b.npz").exists()
+
+
+def test_names_of_a_table_are_no_paths(tmp_path):
+    """They are names in a file, and where a format makes files of names, it refuses them as ever."""
+    np.savez(tmp_path / "a.npz", a=np.zeros((2, 3)))
+    one = table('"../../x" = "a"')
+    for target in ("b.npz", "b.zarr", "b.safetensors"):
+        before = sorted(tmp_path.parent.iterdir())
+        with suppress(ferry.ConversionError):
+            ferry.convert_files(tmp_path / "a.npz", tmp_path / target, map=one)
+        assert sorted(tmp_path.parent.iterdir()) == before
+
+
+def test_a_table_too_long_is_not_read(tmp_path):
+    path = tmp_path / "t.toml"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ferry.FileFormatError, match="too long"):
+        ferry.WeightMap.read(path)
+
+
+@pytest.mark.parametrize("given", [3, b"x", ["a"], {"a": "b"}])
+def test_what_is_no_table(given, tmp_path):
+    np.savez(tmp_path / "a.npz", a=np.zeros(2))
+    with pytest.raises(ferry.UnsupportedTypeError):
+        ferry.load(tmp_path / "a.npz", map=given)
+
+
+@pytest.mark.parametrize("dims", [{"h": 1.5}, {"h": -1}, {"h": True}, {3: 4}, [("h", 3)], "h=3"])
+def test_what_are_no_lengths(dims):
+    with pytest.raises(ferry.UnsupportedTypeError):
+        table('"y" = "a"').apply({"a": np.zeros(2)}, dims=dims)
+
+
+def test_a_table_imports_and_runs_nothing(tmp_path):
+    """Reading, checking, inverting and applying: no framework is imported, no process started."""
+    source = Path(__file__).resolve().parents[2]
+    code = f"""
+import sys
+sys.path[:0] = [{str(source / "src")!r}, {str(source)!r}]
+import numpy as np
+import tensorferry as ferry
+import subprocess, os
+subprocess.Popen = os.fork = None
+one = ferry.WeightMap.parse('about = "torch:load"\\n[map]\\n"y" = "a : a b -> b a"\\n')
+one.check({{"a": np.zeros((2, 3))}}), one.inverse(), one.apply({{"a": np.zeros((2, 3))}})
+print([name for name in ("torch", "jax", "tensorflow", "optree") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
