@@ -10,17 +10,18 @@ import numpy as np
 
 from .expressions import AxisSlice, Reference
 from .formulas import Formula
-from .generalizing import numbered
 from .lowering import lower
 from .moves import box_of, counts, covers_once
+from .spelling import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ..typing import Array
-    from .generalizing import Model, NumberedName
+    from .generalizing import Model
     from .moves import Box
     from .names import NameTemplate
+    from .spelling import NumberedName
     from .table import Table
 
 __all__ = ["dropped"]

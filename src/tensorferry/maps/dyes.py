@@ -347,7 +347,8 @@ def _random_numbers(random: np.random.Generator, size: int, dtype: str, how: Kin
     wide = np.float64 if row.precision > 24 else np.float32
     values = random.random(size, dtype=wide)
     values += wide(first)
-    return values.astype(kind, copy=False)
+    found: Array = values.astype(kind, copy=False)
+    return found
 
 
 def total_bytes(headers: Iterable[Header]) -> int:

@@ -10,30 +10,22 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 from math import gcd, prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .forms import Filled, Joined, Piece, Placed, RawMoves, Stretch, Taken
 from .moves import steps_of
+from .spelling import expression_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..typing import Array
     from .expressions import Expression
+    from .forms import Form
 
-__all__ = [
-    "Filled",
-    "Form",
-    "Joined",
-    "NotFittedError",
-    "Piece",
-    "RawMoves",
-    "Taken",
-    "fit",
-    "fitted",
-    "pieces_of",
-]
+__all__ = ["NotFittedError", "fit", "fitted"]
 
 _CHUNK = 1 << 20
 _MOST_SEGMENTS = 4096
@@ -44,134 +36,6 @@ _DEEPEST = 6
 
 class NotFittedError(Exception):
     """An output that takes too many moves."""
-
-
-class Part(NamedTuple):
-    """A part of an axis of a source.
-
-    Args:
-        key: What it is on the right; ``None`` if one index is taken.
-        length: How long it is.
-        first: The first index that is taken.
-        size: How many are taken.
-    """
-
-    key: int | None
-    length: int
-    first: int
-    size: int
-
-    @property
-    def is_full(self) -> bool:
-        """Whether all of it is taken."""
-        return self.key is not None and self.size == self.length
-
-
-class Taken(NamedTuple):
-    """What is taken of an axis of a source: numbers, ``None`` where nothing is written.
-
-    Args:
-        start: The first index.
-        stop: The index after the last.
-        step: The step.
-        is_index: Whether it is one index, and the axis goes.
-    """
-
-    start: int | None
-    stop: int | None
-    step: int | None
-    is_index: bool = False
-
-
-class Placed(NamedTuple):
-    """A part of an axis of an output.
-
-    Args:
-        key: The part of the source that it is; another number if it is repeated.
-        length: How long it is.
-        is_reversed: Whether it is from the end.
-    """
-
-    key: int
-    length: int
-    is_reversed: bool
-
-
-class Piece(NamedTuple):
-    """A part of one source, rearranged.
-
-    Args:
-        source: The name of the source, or what stands for it.
-        slices: What is taken of its axes.
-        left: The parts of the axes that stay.
-        right: The parts of the axes of the output.
-    """
-
-    source: Any
-    slices: tuple[Taken, ...]
-    left: tuple[tuple[Part, ...], ...]
-    right: tuple[tuple[Placed, ...], ...]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the axes that stay are those of the output, in this order."""
-        if len(self.left) != len(self.right):
-            return False
-        for left, right in zip(self.left, self.right, strict=True):
-            if not left and not right:
-                continue
-            if len(left) != 1 or len(right) != 1 or not left[0].is_full:
-                return False
-            if left[0].key != right[0].key or right[0].is_reversed:
-                return False
-        return True
-
-
-class Filled(NamedTuple):
-    """A part that is in no source.
-
-    Args:
-        code: Which constant.
-        shape: Its shape.
-    """
-
-    code: int
-    shape: tuple[int, ...]
-
-
-class Joined(NamedTuple):
-    """Parts behind each other.
-
-    Args:
-        parts: The parts; one for all numbers, if there is a `number`.
-        axis: The axis; a new one if they are stacked.
-        is_stack: Whether they are stacked.
-        axes: How many axes there are then.
-        is_merged: Whether the axis and the one before it are then one.
-        number: The name of the number in names of which all are taken.
-    """
-
-    parts: tuple[Form, ...]
-    axis: int
-    is_stack: bool
-    axes: int
-    is_merged: bool = False
-    number: str | None = None
-
-
-class RawMoves(NamedTuple):
-    """Moves of numbers, for what has no other form.
-
-    Args:
-        moves: For each: the source, the lengths, and each side's start and steps.
-        shape: The shape of the output.
-    """
-
-    moves: tuple[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]
-    shape: tuple[int, ...]
-
-
-Form = Union[Piece, Filled, Joined, RawMoves]  # noqa: UP007 - also where Python 3.10 evaluates it
 
 
 def fit(
@@ -203,8 +67,6 @@ def fit(
     Raises:
         NotFittedError: It takes too many moves.
     """
-    from .generalizing import expression_of  # here, because it reads forms
-
     return expression_of(fitted(index, shape, sources), constants=constants, dtype=dtype)
 
 
@@ -218,15 +80,6 @@ def fitted(index: Array, shape: Sequence[int], sources: Mapping[str, Sequence[in
     if not box.size:
         return Filled(0, tuple(shape))
     return _Fitting(sources).all(box)
-
-
-def pieces_of(form: Form) -> Iterator[Piece]:
-    """All parts of sources in a form."""
-    if isinstance(form, Piece):
-        yield form
-    elif isinstance(form, Joined):
-        for part in form.parts:
-            yield from pieces_of(part)
 
 
 class _Atom:
@@ -395,10 +248,10 @@ class _Fitting:
         lines = [_line(box, axis, (0,) * box.ndim) - first for axis in range(box.ndim)]
         axes: list[list[_Atom]] = []
         for line in lines:
-            atoms = _atoms_of(line)
-            if atoms is None:
+            pairs = _atoms_of(line)
+            if pairs is None:
                 return None
-            axes.append([_Atom(size, step) for size, step in atoms])
+            axes.append([_Atom(size, step) for size, step in pairs])
         odd = _difference(box, lines, first)
         if odd is not None:
             return odd
@@ -564,7 +417,7 @@ def _first_difference(box: Array, lines: Sequence[Array], first: int) -> tuple[i
 
 # -- positions in a source ---------------------------------------------------------------------------
 
-_Sides = tuple[tuple[Taken, ...], tuple[tuple[Part, ...], ...], tuple[tuple[Placed, ...], ...]]
+_Sides = tuple[tuple[Taken, ...], tuple[tuple[Stretch, ...], ...], tuple[tuple[Placed, ...], ...]]
 
 
 def _placed(first: int, axes: list[list[_Atom]], shape: tuple[int, ...]) -> _Sides | None:
@@ -589,7 +442,7 @@ def _placed(first: int, axes: list[list[_Atom]], shape: tuple[int, ...]) -> _Sid
         right.append(tuple([Placed(each.key, each.size, each.is_reversed) for each in split]))
     index = [int(each) for each in np.unravel_index(first, shape)] if shape else []
     slices: list[Taken] = []
-    left: list[tuple[Part, ...]] = []
+    left: list[tuple[Stretch, ...]] = []
     for axis, (length, step) in enumerate(zip(shape, steps, strict=True)):
         found = _along(length, index[axis], step, by_axis.get(axis, []))
         if found is None:
@@ -632,7 +485,7 @@ def _split(
 
 def _along(
     length: int, first: int, step: int, atoms: list[_Atom]
-) -> tuple[Taken, tuple[Part, ...]] | None:
+) -> tuple[Taken, tuple[Stretch, ...]] | None:
     """What is taken of an axis of a source, and its parts."""
     if length == 1:
         return Taken(None, None, None), ()
@@ -656,13 +509,13 @@ def _along(
             None if reaches else stop,
             inner_unit if inner_unit > 1 else None,
         )
-        return taken, tuple([Part(atom.key, atom.size, 0, atom.size) for atom in atoms])
+        return taken, tuple([Stretch(atom.key, atom.size, 0, atom.size) for atom in atoms])
     return _with_gaps(length, first, atoms, units)
 
 
 def _with_gaps(
     length: int, first: int, atoms: list[_Atom], units: list[int]
-) -> tuple[Taken, tuple[Part, ...]] | None:
+) -> tuple[Taken, tuple[Stretch, ...]] | None:
     """The parts of an axis of which only some are taken, as of each head."""
     whole = length - length % units[0]
     if first >= whole:
@@ -675,8 +528,8 @@ def _with_gaps(
         at, rest = divmod(rest, unit)
         if at + atom.size > size:
             return None
-        parts.append(Part(atom.key, size, at, atom.size))
+        parts.append(Stretch(atom.key, size, at, atom.size))
     if units[-1] > 1:
-        parts.append(Part(None, units[-1], rest, 1))
+        parts.append(Stretch(None, units[-1], rest, 1))
     taken = Taken(None, whole if whole < length else None, None)
     return taken, tuple(parts)

@@ -2,91 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from fractions import Fraction
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .expressions import (
-    AxisSlice,
-    Cast,
-    Concatenation,
-    Fill,
-    Moves,
-    Reference,
-    Stack,
-    WrittenMove,
-    parts_of,
-)
-from .fitting import Filled, Joined, Piece
-from .formulas import Formula, NoValueError
+from .expressions import Cast
+from .forms import Filled, Joined, Piece
+from .formulas import Formula
 from .lowering import lower
 from .moves import box_of
 from .names import NameTemplate
-from .patterns import Atom, Pattern
+from .sizing import SizeFormulas
+from .spelling import Spelling, expression_of, lengths_in, numbered
 from .table import Rule, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from .expressions import Expression
-    from .fitting import Form, RawMoves, Taken
+    from .forms import Form
     from .lowering import Header, MadeTensor
+    from .spelling import NumberedName
 
-__all__ = [
-    "Model",
-    "NumberedName",
-    "Output",
-    "exact_rule",
-    "expression_of",
-    "generalized",
-    "numbered",
-]
+__all__ = ["Model", "Output", "exact_rule", "generalized"]
 
-_LETTERS = "abcdfgpqrstuvwxyz"
+_MOST_TRIED = 64
 _VARIABLES = ("i", "j", "k", "m", "n", "o")
 _STACKED = "e"
-_NUMBER = re.compile(r"(?<![A-Za-z0-9])(0|[1-9]\d{0,11})(?![A-Za-z0-9])")
-"""A number in a name: ``w1``, ``fc2`` and ``conv1d`` are words."""
-
-
-class NumberedName(NamedTuple):
-    """A name, with the numbers in it apart.
-
-    Args:
-        texts: What stands before each number, and after the last.
-        numbers: The numbers; the name of one of which a stack takes all.
-    """
-
-    texts: tuple[str, ...]
-    numbers: tuple[int | str, ...]
-
-    def template(self, formulas: Sequence[Formula | None] | None = None) -> NameTemplate:
-        """The name for a table: with these formulas, or with the numbers as they are."""
-        texts, fields = [self.texts[0]], []
-        for place, (number, text) in enumerate(zip(self.numbers, self.texts[1:], strict=True)):
-            formula = formulas[place] if formulas is not None else None
-            if isinstance(number, str):
-                formula = Formula.of(number)
-            if formula is None or formula.number is not None:
-                texts[-1] += f"{number if formula is None else formula.number}{text}"
-            else:
-                fields.append(formula)
-                texts.append(text)
-        return NameTemplate(tuple(texts), tuple(fields))
-
-
-def numbered(name: str) -> NumberedName:
-    """A name with the numbers in it apart.
-
-    >>> numbered("layers.3.w1.0")
-    NumberedName(texts=('layers.', '.w1.', ''), numbers=(3, 0))
-    """
-    parts = _NUMBER.split(name)
-    return NumberedName(tuple(parts[::2]), tuple(map(int, parts[1::2])))
 
 
 class Output(NamedTuple):
@@ -127,167 +70,6 @@ class Model(NamedTuple):
     dims: Mapping[str, int]
 
 
-# -- a form as an expression -------------------------------------------------------------------------
-
-
-class _Spelling:
-    """How numbers and names of a form are written: here, as they are."""
-
-    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
-        self.reserved = reserved
-        self.dims: dict[str, Formula] = {}
-
-    def number(self, value: int) -> Formula:
-        """A length, or a place."""
-        return Formula.of(value)
-
-    def index(self, value: int) -> Formula:
-        """An index along an axis."""
-        return Formula.of(value)
-
-    def name(self, source: Any) -> NameTemplate:
-        """The name of a source."""
-        found = source if isinstance(source, NumberedName) else numbered(source)
-        return found.template()
-
-    def other(self, length: Formula) -> Formula:
-        """Another word for a length that stands beside it already."""
-        name = f"n{re.sub(r'[^A-Za-z0-9]', '_', str(length))}"
-        self.dims[name] = length
-        return Formula.of(name)
-
-    def letters(self) -> Iterator[Formula]:
-        """Names for lengths that shapes tell."""
-        for count in range(1, 4):
-            for each in product(_LETTERS, repeat=count):
-                if "".join(each) not in self.reserved:
-                    yield Formula.of("".join(each))
-
-
-def expression_of(
-    form: Form,
-    spelling: _Spelling | None = None,
-    *,
-    constants: Sequence[float] = (),
-    dtype: str = "float32",
-) -> Expression:
-    """The expression that a form is.
-
-    Args:
-        form: The form.
-        spelling: How numbers and names are written.
-        constants: The constants in it.
-        dtype: The dtype of what is constant.
-    """
-    return _Speller(spelling or _Spelling(), constants, dtype).expression(form)
-
-
-class _Speller:
-    def __init__(self, spelling: _Spelling, constants: Sequence[float], dtype: str) -> None:
-        self._as = spelling
-        self._constants = constants
-        self._dtype = dtype
-
-    def expression(self, form: Form) -> Expression:
-        """The expression that a form is."""
-        if isinstance(form, Piece):
-            slices = tuple([self._slice(each) for each in form.slices])
-            return Reference(self._as.name(form.source), slices, self._pattern(form))
-        if isinstance(form, Filled):
-            shape = tuple([self._as.number(length) for length in form.shape])
-            number = self._constants[form.code] if self._constants else 0
-            return Fill(number, shape, self._dtype)
-        if isinstance(form, Joined):
-            return self._joined(form)
-        return self._moves(form)
-
-    def _joined(self, form: Joined) -> Expression:
-        parts = tuple([self.expression(part) for part in form.parts])
-        if form.number is not None and not form.is_stack:
-            return Stack(parts, form.axis, form.number, self._merging(form.axes + 1, form.axis))
-        pattern = self._merging(form.axes, form.axis - 1) if form.is_merged else None
-        if form.is_stack:
-            return Stack(parts, form.axis, form.number, pattern)
-        return Concatenation(parts, form.axis, pattern)
-
-    def _merging(self, axes: int, first: int) -> Pattern:
-        """The pattern that makes one axis of two."""
-        letters = self._as.letters()
-        every = [(Atom(next(letters)),) for _ in range(axes)]
-        merged = every[first] + every[first + 1]
-        return Pattern(tuple(every), (*every[:first], merged, *every[first + 2 :]))
-
-    def _slice(self, taken: Taken) -> AxisSlice:
-        if taken.is_index:
-            return AxisSlice(self._as.index(taken.start or 0), None, None, is_index=True)
-        start, stop = [
-            None if each is None else self._as.number(each) for each in (taken.start, taken.stop)
-        ]
-        step = None if taken.step is None else Formula.of(taken.step)
-        return AxisSlice(start, stop, step)
-
-    def _pattern(self, form: Piece) -> Pattern | None:
-        if form.is_plain:
-            return None
-        letters = self._as.letters()
-        kept: dict[int, Formula] = {}
-        left: list[tuple[Atom, ...]] = []
-        for group in form.left:
-            free = next((part.key for part in group if part.is_full), None)
-            atoms = []
-            for part in group:
-                if part.key is not None and part.key == free:
-                    atom = Atom(next(letters))
-                else:
-                    atom = self._atom(part, set(kept.values()))
-                if part.key is not None and atom.kept is not None:
-                    kept[part.key] = atom.kept
-                atoms.append(atom)
-            left.append(tuple(atoms) or (_ONE,))
-        right: list[tuple[Atom, ...]] = []
-        for placed in form.right:
-            atoms = []
-            for each in placed:
-                if each.key not in kept:
-                    kept[each.key] = self._unlike(each.length, set(kept.values()))
-                atoms.append(Atom(kept[each.key], each.is_reversed))
-            right.append(tuple(atoms) or (_ONE,))
-        return Pattern(tuple(left), tuple(right))
-
-    def _atom(self, part: Any, used: set[Formula]) -> Atom:
-        if part.is_full:
-            return Atom(self._unlike(part.length, used))
-        length = self._as.number(part.length)
-        if part.key is None:
-            return Atom(length, taken=AxisSlice(self._as.number(part.first), None, None, True))
-        stop: int | None = part.first + part.size
-        if stop == part.length:
-            stop = None
-        start = self._as.number(part.first) if part.first else None
-        end = None if stop is None else self._as.number(stop)
-        found = Atom(length, taken=AxisSlice(start, end, None))
-        if found.kept is not None and found.kept in used:
-            name = self._as.other(found.kept)
-            start = start or Formula.of(0)
-            found = Atom(length, taken=AxisSlice(start, start.plus(name), None))
-        return found
-
-    def _unlike(self, value: int, used: set[Formula]) -> Formula:
-        """A length that is none of others, which parts are told by."""
-        found = self._as.number(value)
-        return self._as.other(found) if found in used else found
-
-    def _moves(self, form: RawMoves) -> Expression:
-        moves = [
-            WrittenMove(self._as.name(source), sizes, target, of)
-            for source, sizes, target, of in form.moves
-        ]
-        return Moves(tuple(moves), form.shape)
-
-
-_ONE = Atom(Formula.of(1))
-
-
 # -- rules -------------------------------------------------------------------------------------------
 
 
@@ -314,7 +96,7 @@ class _Row(NamedTuple):
     is_other: bool = False
 
 
-class _Reading(_Spelling):
+class _Reading(Spelling):
     """Reads what is in a form, in the order in which it is written."""
 
     def __init__(self) -> None:
@@ -340,7 +122,7 @@ class _Reading(_Spelling):
         return known.template(formulas)
 
 
-class _Writing(_Spelling):
+class _Writing(Spelling):
     """Writes a form with formulas for numbers and for numbers in names."""
 
     def __init__(
@@ -393,20 +175,6 @@ def generalized(
     return rules, ways, unknown
 
 
-def lengths_in(expression: Expression) -> frozenset[str]:
-    """The names of lengths in an expression."""
-    found: set[str] = set()
-    pattern = getattr(expression, "pattern", None)
-    if pattern is not None:
-        found |= pattern.names
-    if isinstance(expression, Reference):
-        places = [place for each in expression.slices for place in each[:3]]
-        found |= frozenset().union(*[place.names for place in places if place is not None])
-    if isinstance(expression, Fill):
-        found |= frozenset().union(*[length.names for length in expression.shape])
-    return frozenset(found).union(*map(lengths_in, parts_of(expression)))
-
-
 def exact_rule(
     output: Output, reserved: frozenset[str] = frozenset()
 ) -> tuple[Rule, dict[str, tuple[int]]]:
@@ -416,7 +184,7 @@ def exact_rule(
         output: The output.
         reserved: Names that lengths do not get.
     """
-    spelling = _Spelling(reserved)
+    spelling = Spelling(reserved)
     form = _with_numbers(output.form or Filled(0, output.header.shape))
     expression = expression_of(form, spelling, constants=output.constants, dtype=output.dtype)
     if output.dtype != output.header.dtype:
@@ -649,7 +417,7 @@ def _by_boxes(made: MadeTensor) -> list[str]:
 def _with_numbers(form: Form) -> Form:
     """A form whose names have their numbers apart."""
     if isinstance(form, Piece):
-        if isinstance(form.source, NumberedName):
+        if not isinstance(form.source, str):
             return form
         return form._replace(source=numbered(form.source))
     if isinstance(form, Joined):
@@ -756,186 +524,3 @@ def _affine(table: np.ndarray[Any, Any], at: int, free: Sequence[int]) -> Formul
     for name, factor in zip(_VARIABLES, factors[:-1].tolist(), strict=False):
         found = found.plus(Formula.of(name), factor)
     return found
-
-
-# -- numbers of sizes --------------------------------------------------------------------------------
-
-_SHORT = {
-    "num_attention_heads": "h",
-    "n_head": "h",
-    "n_heads": "h",
-    "num_heads": "h",
-    "num_key_value_heads": "kv",
-    "n_kv_heads": "kv",
-    "head_dim": "hd",
-    "hidden_size": "dim",
-    "n_embd": "dim",
-    "d_model": "dim",
-    "intermediate_size": "ff",
-    "ffn_dim": "ff",
-    "vocab_size": "vocab",
-}
-_MOST_RATIO = 8
-_MOST_TRIED = 64
-
-
-class SizeFormulas:
-    """Formulas of keys of ``config.json``, for numbers that differ between sizes.
-
-    A number that several formulas of the same kind give, or whose keys are always in one small
-    ratio, gets a name of its own: which formula is meant, these sizes do not tell.
-
-    Args:
-        models: The models.
-    """
-
-    def __init__(self, models: Sequence[Model]) -> None:
-        self.ways: dict[str, tuple[str | int, ...]] = {}
-        self.values: dict[str, tuple[int, ...]] = {}
-        self._unknown: dict[tuple[int | None, ...], str] = {}
-        self._keys: dict[str, tuple[int, ...]] = {}
-        self._ways: dict[str, tuple[str | int, ...]] = {}
-        if len(models) > 1:
-            self._read(models)
-        self._levels = self._candidates()
-
-    def _read(self, models: Sequence[Model]) -> None:
-        common = dict.fromkeys(models[0].config)
-        for key in common:
-            if all(key in model.config for model in models):
-                self._add(key, tuple(model.config[key] for model in models), (key,))
-        for name in models[0].dims:
-            if all(name in model.dims for model in models):
-                self._keys[name] = tuple(model.dims[name] for model in models)
-                self._ways[name] = ()
-
-    def _add(self, key: str, values: tuple[int, ...], ways: tuple[str | int, ...]) -> None:
-        if len(set(values)) == 1 or min(values) < 1:
-            return
-        last = key.rpartition(".")[2]
-        name = _SHORT.get(last, re.sub(r"\W", "_", last))
-        if name in self._keys or not name.isidentifier():
-            name = re.sub(r"\W", "_", key)
-        self._keys[name] = values
-        self._ways[name] = ways
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names that formulas may have."""
-        return frozenset(self._keys)
-
-    def _rhymes(self, names: frozenset[str]) -> bool:
-        """Whether one of these keys is always in a small ratio to another key."""
-        for name in names:
-            for other, values in self._keys.items():
-                if other == name:
-                    continue
-                pairs = zip(self._keys[name], values, strict=True)
-                ratios = {Fraction(one, two) for one, two in pairs}
-                if len(ratios) == 1:
-                    (ratio,) = ratios
-                    if max(ratio.numerator, ratio.denominator) <= _MOST_RATIO:
-                        return True
-        return False
-
-    def _candidates(self) -> list[dict[tuple[int, ...], set[Formula]]]:
-        """Formulas by what they give in each model, the simple ones first."""
-        names = list(self._keys)
-        one = {name: Formula.of(name) for name in names}
-        pairs = [(a, b) for place, a in enumerate(names) for b in names[place:]]
-        levels: list[list[Formula]] = [list(one.values()), [], [], []]
-        for name in names:
-            levels[1] += [one[name].over(Formula.of(2)), one[name].times(Formula.of(2))]
-            for number in (3, 4, 6, 8):
-                levels[2] += [one[name].times(Formula.of(number))]
-            levels[2] += [one[name].over(Formula.of(4))]
-        for a, b in pairs:
-            times = one[a].times(one[b])
-            levels[1].append(times)
-            levels[2] += [times.over(Formula.of(2)), times.times(Formula.of(2))]
-            levels[3] += [times.times(Formula.of(number)) for number in (3, 4, 6)]
-            if a != b:
-                levels[2].append(one[a].plus(one[b]))
-                for two, three in ((a, b), (b, a)):
-                    ratio = one[two].over(one[three])
-                    levels[1].append(ratio)
-                    levels[2] += [ratio.over(Formula.of(2))]
-        for a, b in product(names, names):
-            for factor in (1, 2):
-                if a == b or (factor == 1 and a > b):
-                    continue
-                total = one[a].plus(one[b], factor)
-                levels[3].append(total)
-                levels[3] += [total.times(one[c]) for c in names if c not in (a, b)]
-        return [self._by_value(level) for level in levels]
-
-    def _by_value(self, formulas: Sequence[Formula]) -> dict[tuple[int, ...], set[Formula]]:
-        found: dict[tuple[int, ...], set[Formula]] = defaultdict(set)
-        count = len(next(iter(self._keys.values()), ()))
-        for each in formulas:
-            try:
-                values = tuple(
-                    each.value({name: self._keys[name][at] for name in each.names})
-                    for at in range(count)
-                )
-            except NoValueError:
-                continue
-            found[values].add(each)
-        return found
-
-    def possible(self, values: tuple[int | None, ...]) -> list[Formula]:
-        """The formulas for a number: one, unless it is not known in each model."""
-        known = [value for value in values if value is not None]
-        if len(set(known)) == 1:
-            return [Formula.of(known[0])]
-        if None in values:
-            fits = [sorted(self._fits(level, values), key=str) for level in self._levels]
-            return [each for level in fits for each in level]
-        here = tuple([value for value in values if value is not None])
-        simple = [*self._levels[0].get(here, ()), *self._levels[1].get(here, ())]
-        keys = [each for each in simple if each.name is not None]
-        if keys:
-            # That a length is also the quotient of others says nothing against its own key.
-            simple = [each for each in simple if not _is_quotient(each)]
-        levels = [simple, *[[*level.get(here, ())] for level in self._levels[2:]]]
-        fits_here = next((level for level in levels if level), [])
-        if len(fits_here) == 1 and not self._rhymes(fits_here[0].names):
-            return fits_here
-        return [Formula.of(self._named(values))]
-
-    def use(self, formulas: Sequence[Formula]) -> None:
-        """Keep the names in formulas, which a table then has."""
-        for each in formulas:
-            for name in each.names:
-                if name in self._keys:
-                    self.ways[name] = self._ways[name]
-                    self.values[name] = self._keys[name]
-
-    @staticmethod
-    def _fits(
-        level: dict[tuple[int, ...], set[Formula]], values: tuple[int | None, ...]
-    ) -> set[Formula]:
-        return {
-            each
-            for key, formulas in level.items()
-            if all(value in (None, number) for number, value in zip(key, values, strict=True))
-            for each in formulas
-        }
-
-    def _named(self, values: tuple[int | None, ...]) -> str:
-        """A name for a number that nothing tells."""
-        if values not in self._unknown:
-            name = f"length_{len(self._unknown) + 1}"
-            self._unknown[values] = name
-            self.ways[name] = ()
-            self.values[name] = tuple(value or 0 for value in values)
-        return self._unknown[values]
-
-
-def _is_quotient(formula: Formula) -> bool:
-    """Whether names are divided by names."""
-    return any(
-        isinstance(factor, tuple) and factor[1].number is None
-        for factors, _ in formula.terms
-        for factor in factors
-    )

@@ -167,9 +167,9 @@ def _in_fork(
             for pipe in pipes:
                 os.close(pipe.fileno())
             before = set(sys.modules)
-            answer = _run(job, convert, number, one, salts)
-            answer["modules"] = [name for name in sys.modules if name not in before]
-            target.write_text(json.dumps(answer))
+            made = _run(job, convert, number, one, salts)
+            made["modules"] = [name for name in sys.modules if name not in before]
+            target.write_text(json.dumps(made))
         finally:
             with suppress(Exception):
                 sys.stdout.flush()

@@ -18,7 +18,8 @@ from .child import Child, ConverterFailedError, Job, reference_to
 from .dropping import dropped
 from .dyes import MOST_ELEMENTS, Dye, Pass, total_bytes
 from .expressions import Cast
-from .fitting import Filled, NotFittedError, fitted
+from .fitting import NotFittedError, fitted
+from .forms import Filled
 from .generalizing import Model, Output, exact_rule, generalized
 from .lowering import Constant, Header, lower
 from .moves import copy_moves
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .child import Output as Given
     from .dyes import Manner
-    from .fitting import Form
+    from .forms import Form
     from .lowering import MadeTensor
 
 __all__ = ["trace"]
