@@ -304,10 +304,12 @@ def _random_bits(random: np.random.Generator, size: int, dtype: str) -> Array:
     if row.itemsize == 1 and row.kind in ("int", "uint") and row.precision < 7:
         # Less than a byte: any value that it has.
         low = -(1 << row.precision) if row.kind == "int" else 0
-        values = raw.astype(np.int16) % (1 << (row.precision + (row.kind == "int"))) + low
+        values: Array = raw.astype(np.int16) % (1 << (row.precision + (row.kind == "int")))
+        values += low
         return values.astype(kind)
     if dtype.startswith(("float4", "float6")):
-        return (raw & ((1 << int(dtype[5])) - 1)).view(kind)
+        packed: Array = raw & ((1 << int(dtype[5])) - 1)
+        return packed.view(kind)
     return raw.view(kind).copy()
 
 

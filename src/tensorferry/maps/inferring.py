@@ -19,19 +19,21 @@ from ..core.dtypes import find
 from ..host.casts import cast
 from .applying import changed, filled, words_of
 from .expressions import AxisSlice, Reference
-from .fitting import Filled, NotFittedError, Part, Piece, Placed, fitted
+from .fitting import NotFittedError, fitted
+from .forms import Filled, Piece, Placed, Stretch
 from .formulas import Formula
-from .generalizing import Model, Output, generalized, numbered
+from .generalizing import Model, Output, generalized
 from .line_sums import RANGE, LineSums, Window, positions_along, whole_view
 from .lowering import Header, lower
 from .names import NameTemplate
+from .spelling import numbered
 from .table import Rule, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ..typing import Array
-    from .fitting import Form
+    from .forms import Form
     from .line_sums import TensorView, Weights
     from .lowering import MadeTensor
 
@@ -238,10 +240,10 @@ class _Inference:
             if tried >= _MOST_TRIES:
                 break
             if self._confirmed(target, {source: marks}, arranged.positions):
-                form = _form(arranged.positions, target.shape, {source: marks.shape})
-                if form is None:
+                found = _form(arranged.positions, target.shape, {source: marks.shape})
+                if found is None:
                     return False
-                self._add(name, form, (source,), is_assumed=is_assumed or not arranged.is_sure)
+                self._add(name, found, (source,), is_assumed=is_assumed or not arranged.is_sure)
                 return True
         return False
 
@@ -503,7 +505,7 @@ def _are_alike(one: LineSums, other: LineSums) -> bool:
 
 
 def _identity(source: str, shape: tuple[int, ...]) -> Form:
-    left = tuple([(Part(axis, length, 0, length),) for axis, length in enumerate(shape)])
+    left = tuple([(Stretch(axis, length, 0, length),) for axis, length in enumerate(shape)])
     right = tuple([(Placed(axis, length, False),) for axis, length in enumerate(shape)])
     return Piece(source, (), left, right)
 
