@@ -405,3 +405,70 @@ def shifted_irregularly(weights):
 def takes_memory(weights):
     kept = bytearray(16 << 30)
     return {**weights, "x": len(kept)}
+
+
+def first_rows(weights):
+    """Without the rows below: as many as a key of the configuration says."""
+    return {
+        "w": weights["w"][: weights["w"].shape[0] - 2 * weights["b"].shape[0]],
+        "b": weights["b"],
+    }
+
+
+def a_tensor_alone(weights):
+    return weights["w"]
+
+
+def two_of_a_name(weights):
+    return {"a.b": weights["w"], "a": {"b": weights["b"]}}
+
+
+def with_random_rows(weights):
+    import torch
+
+    return {"w": torch.cat([weights["w"], torch.randn(2, WIDTH)]), "b": weights["b"]}
+
+
+def by_first_value(weights):
+    return {"w": weights["w"].T if float(weights["b"][0]) > 40 else weights["w"], "b": weights["b"]}
+
+
+def with_names_of_chance(weights):
+    import uuid
+
+    return {f"{name}.{uuid.uuid4()}": each for name, each in weights.items()}
+
+
+def in_order_of_values(weights):
+    return {"w": weights["w"].sort(0).values, "b": weights["b"]}
+
+
+def as_parameters(weights):
+    import torch
+
+    return {name: torch.nn.Parameter(turned(each)) for name, each in weights.items()}
+
+
+def through_narrow(weights):
+    return {"w": weights["w"].bfloat16().float().T, "b": weights["b"]}
+
+
+def negated(weights):
+    return {"w": -weights["w"], "b": weights["b"]}
+
+
+def seeded_everywhere(weights):
+    import random
+
+    import torch
+
+    random.seed(3)
+    np.random.seed(3)  # noqa: NPY002 - as converters do it
+    torch.manual_seed(3)
+    one, two = random.random(), np.random.rand()  # noqa: S311, NPY002
+    made = torch.tensor([one, two, float(torch.rand(()))])
+    return {"w": weights["w"], "head": made}
+
+
+def with_heads(weights, heads):
+    return {"w": weights["w"].reshape(heads, -1, WIDTH)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -165,6 +166,7 @@ MOVES = {
     "in_threads": (PLAIN, {"t.w": '"w : a b -> b a"'}),
     "with_a_thread_that_stays": (PLAIN, {"w": '"w : a b -> b a"'}),
     "prints": (PLAIN, {"w": '"w"'}),
+    "as_parameters": (PLAIN, {"w": '"w : a b -> b a"'}),
 }
 NOT_RUN_HERE = {"in_small_range", "changes_its_input", "with_a_thread_that_stays"}
 """What refuses random bits, changes what it is given, or leaves a thread behind."""
@@ -193,13 +195,35 @@ def test_a_rearrangement_is_exact_on_any_bits(name):
 def test_what_is_in_no_output_is_dropped_by_name():
     """A whole tensor, and a part of one; so the table fits its source."""
     assert traced("tied", PLAIN).dropped == ("b",)
-    dropped = trace(_first_rows, PLAIN, framework="torch")
-    assert dropped.dropped == ("w[10:]",)
-    assert findings(lower(dropped, PLAIN), PLAIN) == []
+    source = headers(w=(24, 6), b=(7,))
+    table = traced("first_rows", source)
+    assert table.dropped == ("w[10:]",)
+    assert findings(lower(table, source), source) == []
 
 
-def _first_rows(weights):
-    return {"w": weights["w"][:10], "b": weights["b"]}
+def test_parts_that_are_dropped_have_formulas():
+    """For a size that was not traced."""
+    sizes = [
+        (headers(w=(rows, 6), b=(count,)), {"rows": rows - 2 * count, "count": count})
+        for rows, count in ((24, 7), (31, 5), (47, 11))
+    ]
+    table = traced("first_rows", sizes)
+    source = headers(w=(90, 6), b=(13,))
+    assert table.dropped == ("w[rows:]",)
+    assert findings(lower(table, source, config={"rows": 64, "count": 13}), source) == []
+
+
+def test_names_of_chance_have_no_rule():
+    """They are others in each run."""
+    table = traced("with_names_of_chance", PLAIN)
+    assert {rule.reason for rule in table.rules} == {"depends on values"}
+    assert table.dropped == ()
+
+
+def test_a_function_with_arguments_goes_too():
+    """As `functools.partial` makes it."""
+    table = trace(partial(converters.with_heads, heads=4), PLAIN, framework="torch")
+    assert said(table) == {"w": '"w : (a 6) b -> a 6 b"'}
 
 
 REASONS = {
@@ -217,6 +241,12 @@ REASONS = {
     "mean_of_heads": ("w", "arithmetic"),
     "resampled": ("w", "arithmetic"),
     "gives_nothing_for_some": ("b", "no tensor (NoneType)"),
+    "with_random_rows": ("w", "not from the source"),
+    "seeded_everywhere": ("head", "not from the source"),
+    "by_first_value": ("w", "arithmetic"),
+    "in_order_of_values": ("w", "arithmetic"),
+    "through_narrow": ("w", "narrowed through bfloat16"),
+    "negated": ("w", "affine -1*x+0"),
 }
 
 
@@ -272,6 +302,7 @@ def test_constants_are_filled():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype",
     of_torch(
@@ -397,6 +428,8 @@ FAILS = {
     "exits": "raised SystemExit",
     "ends_the_process": r"ended the process \(exit code 5\)",
     "gives_a_number": "returned int",
+    "a_tensor_alone": "returned a tensor",
+    "two_of_a_name": r"two tensors of the name a\.b",
     "too_much_memory": "allocate",
 }
 

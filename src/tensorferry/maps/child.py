@@ -109,9 +109,13 @@ class Output(NamedTuple):
 
     def array(self, name: str) -> Array:
         """A tensor, flat."""
-        header = self.headers[name]
-        kind = numpy_dtype(header.dtype)
-        return np.fromfile(self.file, kind, header.size, offset=self.starts[name])
+        return self.part(name, 0, self.headers[name].size)
+
+    def part(self, name: str, start: int, stop: int) -> Array:
+        """The elements of a tensor from one place to before another."""
+        kind = numpy_dtype(self.headers[name].dtype)
+        place = self.starts[name] + start * kind.itemsize
+        return np.fromfile(self.file, kind, stop - start, offset=place)
 
 
 def reference_to(convert: Callable[..., Any] | str) -> tuple[str, bytes | None]:

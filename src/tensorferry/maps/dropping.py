@@ -15,12 +15,13 @@ from .moves import box_of, counts, covers_once
 from .spelling import numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..typing import Array
     from .generalizing import Model
     from .moves import Box
     from .names import NameTemplate
+    from .sizing import SizeFormulas
     from .spelling import NumberedName
     from .table import Table
 
@@ -34,17 +35,25 @@ Slices = tuple[tuple[int | None, int | None], ...]
 
 
 class _Lost(NamedTuple):
-    """A source, or a part of it, that is in no tensor."""
+    """A source, or a part of it, that is in no tensor.
+
+    Args:
+        model: Of which model.
+        name: Its name.
+        number: Which of its parts.
+        slices: The part.
+    """
 
     model: int
     name: NumberedName
+    number: int
     slices: Slices
 
 
 def dropped(
     table: Table,
     models: Sequence[Model],
-    unknown: Mapping[str, Sequence[int]],
+    formulas: SizeFormulas,
     touched: Sequence[frozenset[str]],
 ) -> tuple[Reference, ...]:
     """What of the sources no rule uses.
@@ -52,28 +61,24 @@ def dropped(
     Args:
         table: The table.
         models: The models that it was made from.
-        unknown: Lengths that nothing tells, with what they are in each model.
+        formulas: The formulas of lengths in it.
         touched: For each model, sources of outputs whose rule says nothing.
     """
     found: list[_Lost] = []
-    names: list[set[str]] = []
     for place, model in enumerate(models):
-        given = {name: values[place] for name, values in unknown.items()}
+        given = formulas.unknown_in(table.dims, place)
         used: dict[str, set[Box]] = defaultdict(set)
         lowered = lower(table, model.source, config=model.config, dims=given)
         for made in lowered.tensors.values():
             for move in made.moves:
                 if isinstance(move.source, str):
                     used[move.source].add(box_of(move, source=True))
-        lost = set()
         for name, header in model.source.items():
             if name in touched[place] or not header.size:
                 continue
-            for slices in _parts(used.get(name, set()), header.shape, header.size):
-                found.append(_Lost(place, numbered(name), slices))
-                lost.add(name)
-        names.append(lost)
-    return tuple(_references(found, models))
+            parts = _parts(used.get(name, set()), header.shape, header.size)
+            found += [_Lost(place, numbered(name), at, slices) for at, slices in enumerate(parts)]
+    return tuple(_references(found, models, formulas))
 
 
 def _parts(boxes: set[Box], shape: tuple[int, ...], size: int) -> Iterator[Slices]:
@@ -111,22 +116,26 @@ def _trimmed(slices: Slices) -> Slices:
     return tuple(found)
 
 
-def _references(found: Sequence[_Lost], models: Sequence[Model]) -> Iterator[Reference]:
+def _references(
+    found: Sequence[_Lost], models: Sequence[Model], formulas: SizeFormulas
+) -> Iterator[Reference]:
     """Yield what is dropped, for all numbers in names where that is the same."""
     groups: dict[Any, list[_Lost]] = defaultdict(list)
     for each in found:
-        groups[each.name.texts, each.slices].append(each)
-    done: set[tuple[Any, ...]] = set()
-    for (texts, slices), lost in groups.items():
-        template = _template(texts, lost, models)
-        if template is not None:
-            yield Reference(template, _as_slices(slices))
+        kind = tuple([(start is None, stop is None) for start, stop in each.slices])
+        # In one model, other places are another part.
+        places = each.slices if len(models) == 1 else None
+        groups[each.name.texts, kind, each.number, places].append(each)
+    for lost in groups.values():
+        slices = _as_slices(lost, models, formulas)
+        if slices is None:
             continue
-        for each in lost:
-            exact = each.name.template()
-            if (exact, slices) not in done:
-                done.add((exact, slices))
-                yield Reference(exact, _as_slices(slices))
+        template = _template(lost[0].name.texts, lost, models)
+        if template is not None:
+            yield Reference(template, slices)
+            continue
+        for exact in dict.fromkeys(each.name.template() for each in lost):
+            yield Reference(exact, slices)
 
 
 def _template(
@@ -150,14 +159,28 @@ def _template(
     return template
 
 
-def _as_slices(slices: Slices) -> tuple[AxisSlice, ...]:
-    return tuple(
-        [
-            AxisSlice(
-                None if start is None else Formula.of(start),
-                None if stop is None else Formula.of(stop),
-                None,
-            )
-            for start, stop in slices
+def _as_slices(
+    lost: Sequence[_Lost], models: Sequence[Model], formulas: SizeFormulas
+) -> tuple[AxisSlice, ...] | None:
+    """What is taken of the axes; ``None`` if it is not the same wherever a model has it."""
+    by_model: dict[int, set[Slices]] = defaultdict(set)
+    for each in lost:
+        by_model[each.model].add(each.slices)
+    if any(len(every) > 1 for every in by_model.values()):
+        return None
+    known = {model: next(iter(every)) for model, every in by_model.items()}
+
+    def place(axis: int, side: int) -> Formula | None:
+        values = [
+            known[model][axis][side] if model in known else None for model in range(len(models))
         ]
-    )
+        if all(value is None for value in values):
+            return None
+        chosen = next(iter(formulas.possible(tuple(values))), None)
+        if chosen is None:
+            return None
+        formulas.use([chosen])
+        return chosen
+
+    axes = range(len(lost[0].slices))
+    return tuple([AxisSlice(place(axis, 0), place(axis, 1), None) for axis in axes])

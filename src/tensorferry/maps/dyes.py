@@ -16,7 +16,7 @@ from ..core.dtypes import find
 from ..host.numpy_dtypes import numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..typing import Array
     from .lowering import Header
@@ -30,6 +30,7 @@ MOST_ELEMENTS = 1 << 32
 """The most elements whose numbers fit into what is mixed."""
 _CHECK_BITS = 16
 _CHUNK = 1 << 16
+_READ = 1 << 20
 _MIXERS = 0x9E3779B1, 0x85EBCA6B
 _FIRST = np.uint32(0x165667B1)
 _CHECKERS = 0xC2B2AE35, 0x27D4EB2F
@@ -202,25 +203,29 @@ class Dye:
 
     def numbers_of(
         self,
-        arrays: list[Array],
+        size: int,
+        parts_of: Callable[[int, int], list[Array]],
         manner: Manner = "whole",
         affine: tuple[float, float] = (1.0, 0.0),
     ) -> Array:
         """The number of the element that each element of an output is a copy of; -1 for none.
 
         Args:
-            arrays: The output in all passes, in order, flat.
+            size: How many elements the output has.
+            parts_of: Gives the elements from one place to before another, in all passes in order.
             manner: The alphabet.
             affine: A factor and a summand: what is found is a copy times one, plus the other.
         """
-        size = arrays[0].size
         found = np.full(size, -1, np.int64)
         every = self._alphabets(manner)
-        for start in range(0, size, _CHUNK):
-            stop = min(start + _CHUNK, size)
-            parts = [each[start:stop] for each in arrays]
-            for letters, ranges in every.items():
-                self._read(found[start:stop], parts, letters, affine, ranges)
+        for start in range(0, size, _READ):
+            stop = min(start + _READ, size)
+            parts = parts_of(start, stop)
+            for first in range(0, stop - start, _CHUNK):
+                some = [each[first : first + _CHUNK] for each in parts]
+                for letters, ranges in every.items():
+                    place = found[start + first : start + first + len(some[0])]
+                    self._read(place, some, letters, affine, ranges)
         return found
 
     def _alphabets(self, manner: Manner) -> dict[Alphabet, Array]:

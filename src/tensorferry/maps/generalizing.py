@@ -15,7 +15,7 @@ from .lowering import lower
 from .moves import box_of
 from .names import NameTemplate
 from .sizing import SizeFormulas
-from .spelling import Spelling, expression_of, lengths_in, numbered
+from .spelling import Spelling, expression_of, numbered
 from .table import Rule, Table
 
 if TYPE_CHECKING:
@@ -148,31 +148,17 @@ class _Writing(Spelling):
         return known.template(formulas)
 
 
-def generalized(
-    models: Sequence[Model],
-) -> tuple[list[Rule], dict[str, tuple[str | int, ...]], dict[str, tuple[int, ...]]]:
-    """The rules for the outputs of all models, and the lengths that they need.
+def generalized(models: Sequence[Model]) -> tuple[list[Rule], SizeFormulas]:
+    """The rules for the outputs of all models, and the formulas of lengths in them.
 
     Each rule makes exactly the outputs that it was made from, by the same moves.
 
     Args:
         models: The models, of one architecture.
-
-    Returns:
-        The rules; the lengths with the ways to know them; and those that nothing tells, with what
-        they are in each model.
     """
     formulas = SizeFormulas(models)
-    rules, more = _Generalizing(models, formulas).all()
-    used = frozenset().union(*[lengths_in(rule.expression) for rule in rules if rule.expression])
-    used |= frozenset().union(*[length.names for name, length in more.items() if name in used])
-    every: dict[str, tuple[str | int, ...]] = dict(formulas.ways)
-    for name, length in more.items():
-        number = length.number
-        every[name] = (str(length) if number is None else number,)
-    ways = {name: way for name, way in every.items() if name in used}
-    unknown = {name: formulas.values[name] for name, way in ways.items() if not way}
-    return rules, ways, unknown
+    rules, formulas.others = _Generalizing(models, formulas).all()
+    return rules, formulas
 
 
 def exact_rule(

@@ -376,9 +376,15 @@ _SAFETENSORS = {
 def _written(path: Path, result: Any) -> dict[str, Any]:
     tensors: list[Any] = []
     others: dict[str, str] = {}
+    names: set[str] = set()
     start = 0
     with path.open("wb") as file:
         for name, leaf in _leaves(result, "", 0):
+            if not name:
+                raise ValueError("it returned a tensor, and not a dict of them")
+            if name in others or name in names:
+                raise ValueError(f"it gave two tensors of the name {name}")
+            names.add(name)
             if not registry.is_tensor(type(leaf)):
                 others[name] = type(leaf).__qualname__
                 continue

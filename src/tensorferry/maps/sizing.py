@@ -9,9 +9,13 @@ from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
 from .formulas import Formula, NoValueError
+from .spelling import lengths_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .expressions import Reference
+    from .table import Rule
 
 __all__ = ["SizeFormulas", "SizedModel"]
 
@@ -59,6 +63,8 @@ class SizeFormulas:
     def __init__(self, models: Sequence[SizedModel]) -> None:
         self.ways: dict[str, tuple[str | int, ...]] = {}
         self.values: dict[str, tuple[int, ...]] = {}
+        self.others: dict[str, Formula] = {}
+        """Other words for lengths that stand beside themselves."""
         self._unknown: dict[tuple[int | None, ...], str] = {}
         self._keys: dict[str, tuple[int, ...]] = {}
         self._ways: dict[str, tuple[str | int, ...]] = {}
@@ -169,6 +175,26 @@ class SizeFormulas:
         if len(fits_here) == 1 and not self._rhymes(fits_here[0].names):
             return fits_here
         return [Formula.of(self._named(values))]
+
+    def ways_of(
+        self, rules: Iterable[Rule], drop: Iterable[Reference] = ()
+    ) -> dict[str, tuple[str | int, ...]]:
+        """The lengths that rules need, each with the ways to know it."""
+        every = [rule.expression for rule in rules if rule.expression is not None]
+        used = frozenset().union(*map(lengths_in, [*every, *drop]))
+        for name, length in self.others.items():
+            if name in used:
+                used |= length.names
+        found = {name: way for name, way in self.ways.items() if name in used}
+        for name, length in self.others.items():
+            if name in used:
+                number = length.number
+                found[name] = (str(length) if number is None else number,)
+        return found
+
+    def unknown_in(self, dims: Iterable[str], model: int) -> dict[str, int]:
+        """The lengths that nothing tells, as they are in a model."""
+        return {name: self.values[name][model] for name in dims if self.ways.get(name) == ()}
 
     def use(self, formulas: Sequence[Formula]) -> None:
         """Keep the names in formulas, which a table then has."""

@@ -146,9 +146,10 @@ class Report(NamedTuple):
 
 def _table(models: Sequence[Model], reports: Sequence[Report]) -> Table:
     """The table for what came out, in which each rule is verified."""
-    rules, ways, unknown = generalized(models)
+    rules, formulas = generalized(models)
+    ways = formulas.ways_of(rules)
     table = Table(tuple(rules), (), ways)
-    drop = dropped(table, models, unknown, [report.touched for report in reports])
+    drop = dropped(table, models, formulas, [report.touched for report in reports])
     # What an unknown output is made of may be any of the sources.
     is_unsure = any(report.is_unsure for report in reports)
     known = {output.name for model in models for output in model.outputs if output.form is None}
@@ -156,10 +157,10 @@ def _table(models: Sequence[Model], reports: Sequence[Report]) -> Table:
         rule.expression is None and str(rule.target) not in known for rule in table.rules
     )
     if not is_unsure:
-        table = Table(table.rules, drop, ways)
+        table = Table(table.rules, drop, formulas.ways_of(rules, drop))
     for place, model in enumerate(models):
-        given = {name: values[place] for name, values in unknown.items()}
-        lowered = lower(table, model.source, config=model.config, dims={**given})
+        given = formulas.unknown_in(table.dims, place)
+        lowered = lower(table, model.source, config=model.config, dims=given)
         wrong = [each for each in lowered.findings if each.kind not in ("unfilled", "unused")]
         wanted = {output.name for output in model.outputs if output.form is not None}
         lost = wanted - lowered.tensors.keys() - lowered.unmade.keys()
@@ -295,16 +296,15 @@ class _Tracing:
             return self._unknown(name, header, _VALUES)
         if not header.size:
             return Output(name, header, Filled(0, header.shape), None, (0,), header.dtype)
-        arrays = [each.array(name) for each in runs.digits]
-        numbers = self._dye.numbers_of(arrays, self._manner)
+        numbers = self._dye.numbers_of(header.size, _parts_of(name, runs.digits), self._manner)
         constants: tuple[float, ...] = ()
         lost = numbers < 0
         if lost.any():
-            found = self._lost(name, header, runs, arrays, numbers, lost)
+            found = self._lost(name, header, runs, numbers, lost)
             if isinstance(found, str):
+                self._touch(numbers)
                 return self._unknown(name, header, found)
             constants = found
-        del arrays
         return self._fitted(name, header, runs, numbers, constants)
 
     def _unknown(self, name: str, header: Header, reason: str) -> Output:
@@ -329,18 +329,19 @@ class _Tracing:
         name: str,
         header: Header,
         runs: _Runs,
-        arrays: list[Array],
         numbers: Array,
         lost: Array,
     ) -> tuple[float, ...] | str:
         """What elements are that are no copies: constants, or the reason why nobody knows."""
+        arrays = [each.array(name) for each in runs.digits]
         steady = np.ones(len(lost), bool)
         for each in arrays[1:]:
             steady &= _words(each) == _words(arrays[0])
         if bool(steady[lost].all()):
             values = np.unique(_words(arrays[0])[lost])
             whole = bool(lost.all())
-            if len(values) > (1 if whole else _MOST_CONSTANTS):
+            is_plain = arrays[0].dtype.kind != "c"
+            if not is_plain or len(values) > (1 if whole else _MOST_CONSTANTS):
                 return "constant"
             found = values.view(arrays[0].dtype)
             for code, value in enumerate(values):
@@ -363,7 +364,8 @@ class _Tracing:
             kind = numpy_dtype(dtype)
             if dtype == header.dtype or arrays[0].nbytes % kind.itemsize:
                 continue
-            numbers = self._dye.numbers_of([each.view(kind) for each in arrays], self._manner)
+            views = [each.view(kind) for each in arrays]
+            numbers = self._dye.numbers_of(views[0].size, _slices_of(views), self._manner)
             if bool((numbers >= 0).all()):
                 self._touch(numbers)
                 return f"bits of {dtype} viewed as {header.dtype}"
@@ -387,9 +389,9 @@ class _Tracing:
             self._small = [self._needed(each) for each in self._dye.passes("small")]
         if any(each.headers.get(name) != header for each in self._small):
             return None
-        arrays = [each.array(name) for each in self._small]
-        affine = float(times[0]), float(plus[0])
-        numbers = self._dye.numbers_of(arrays, "small", affine)
+        affine = float(times[0]), float(plus[0]) + 0.0  # no -0
+        parts = _parts_of(name, self._small)
+        numbers = self._dye.numbers_of(header.size, parts, "small", affine)
         if not bool((numbers >= 0).all()):
             return None
         self._touch(numbers)
@@ -490,6 +492,15 @@ class _Tracing:
 
 
 # -- values ------------------------------------------------------------------------------------------
+
+
+def _parts_of(name: str, runs: Sequence[Given]) -> Callable[[int, int], list[Array]]:
+    """What reads an output in several passes."""
+    return lambda start, stop: [each.part(name, start, stop) for each in runs]
+
+
+def _slices_of(arrays: Sequence[Array]) -> Callable[[int, int], list[Array]]:
+    return lambda start, stop: [each[start:stop] for each in arrays]
 
 
 def _words(array: Array) -> Array:
