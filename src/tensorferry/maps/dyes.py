@@ -313,8 +313,8 @@ def _random_bits(random: np.random.Generator, size: int, dtype: str) -> Array:
         values += low
         return values.astype(kind)
     if dtype.startswith(("float4", "float6")):
-        packed: Array = raw & ((1 << int(dtype[5])) - 1)
-        return packed.view(kind)
+        packed: Array = (raw & ((1 << int(dtype[5])) - 1)).view(kind)
+        return packed
     return raw.view(kind).copy()
 
 

@@ -408,8 +408,9 @@ class _Inference:
             name: Header(tuple(each.shape), each.dtype) for name, each in self._source.items()
         }
         outputs = [self._output(name) for name in self._target]
-        rules, ways, _ = generalized([Model(headers, outputs, config, dims)])
-        table = Table(tuple(rules), tuple(self._dropped()), ways)
+        rules, formulas = generalized([Model(headers, outputs, config, dims)])
+        drop = tuple(self._dropped())
+        table = Table(tuple(rules), drop, formulas.ways_of(rules, drop))
         return self._compared(table, headers, config, dims)
 
     def _output(self, name: str) -> Output:
