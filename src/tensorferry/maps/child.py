@@ -128,7 +128,9 @@ def reference_to(convert: Callable[..., Any] | str) -> tuple[str, bytes | None]:
             )
         return convert, None
     if not callable(convert):
-        raise UnsupportedTypeError(f"{shown(convert)} is no function.", "WeightMap.trace(convert, source)")
+        raise UnsupportedTypeError(
+            f"{shown(convert)} is no function.", "WeightMap.trace(convert, source)"
+        )
     module = getattr(convert, "__module__", None) or ""
     name = getattr(convert, "__qualname__", "")
     if module != "__main__" and _names(sys.modules.get(module), name) is convert:
