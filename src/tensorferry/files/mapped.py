@@ -6,7 +6,6 @@ import json
 import mmap
 import os
 import warnings
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
@@ -27,11 +26,14 @@ from ..maps.moves import box_of, reach
 from ..maps.table import Table
 from .base.contents import blocks_of, noted
 from .base.nesting import named_values
+from .base.raw import read_fully
 from .base.stored import BLOCK_BYTES, Extent, Packed, Stored, chunks
 from .base.wording import named, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+
+    from typing_extensions import Self
 
     from ..maps.lowering import Lowered, MadeTensor, MapFinding
     from ..typing import Array
@@ -123,15 +125,19 @@ class MovedTensor(Stored):
         count = rows * row
         if rows == 1:
             count = min(row, max(self._block_bytes() // itemsize, 1))
-        with _flat(self.sources, made) as flat:
+        with _Elements(self.sources, made, 4 * BLOCK_BYTES) as elements:
             for start in range(0, size, max(count, 1)):
                 stop = min(start + count, size)
-                part = filled(made.moves, flat, made.source_dtype, start, stop, flat.free_pages)
+                part = filled(
+                    made.moves, elements, made.source_dtype, start, stop, elements.free_pages
+                )
                 for moves in made.equal:
-                    other = filled(moves, flat, made.source_dtype, start, stop, flat.free_pages)
+                    other = filled(
+                        moves, elements, made.source_dtype, start, stop, elements.free_pages
+                    )
                     refuse_different(made, part, other, moves)
                 yield from chunks(changed(part, made.changes))
-                flat.release(stop)
+                elements.release(stop)
 
     def _block_bytes(self) -> int:
         moves = [move for every in (self.made.moves, *self.made.equal) for move in every]
@@ -140,36 +146,60 @@ class MovedTensor(Stored):
         return _WIDE
 
 
-class _Flat:
-    """Gives all elements of a tensor as an array of one axis, over a map of its file if it can be."""
+class _Elements:
+    """Gives elements of tensors in files: read into memory if they lie close together, else over a map.
 
-    def __init__(self, sources: Mapping[str, Stored], made: MadeTensor) -> None:
+    Args:
+        sources: The tensors.
+        made: What is made of them.
+        most: How many bytes are read into memory at a time.
+    """
+
+    def __init__(self, sources: Mapping[str, Stored], made: MadeTensor, most: int) -> None:
         self._sources = sources
+        self._most = most
         self._maps: dict[str, mmap.mmap] = {}
+        self._files: dict[str, int] = {}
         self._arrays: dict[str, Array] = {}
-        self._read: dict[str, int] = {}
         self._last: dict[str, int] = {}
         for moves in (made.moves, *made.equal):
             for move in moves:
                 name = str(move.source)
                 self._last[name] = max(self._last.get(name, 0), reach(box_of(move))[1])
 
-    def __call__(self, name: str) -> Array:
-        found = self._arrays.get(name)
-        if found is None:
-            found = self._arrays[name] = self._array(self._sources[name])
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._files.values():
+            os.close(descriptor)
+
+    def __call__(self, name: str, first: int, last: int) -> Array:
+        """The elements of a tensor from one position to before another."""
+        stored = self._sources[name]
+        if not isinstance(stored, Packed) or stored.swapped:
+            if name not in self._arrays:
+                self._arrays[name] = stored.load().reshape(-1)
+            return self._arrays[name][first:last]
+        kind = numpy_dtype(stored.dtype)
+        offset = stored.offset + first * kind.itemsize
+        if (last - first) * kind.itemsize > self._most:
+            array: Array = np.ndarray((last - first,), kind, self._map(stored.path), offset)
+            return array
+        found = np.empty(last - first, kind)
+        view = memoryview(found.view(np.uint8)) if found.size else memoryview(b"")
+        read_fully(self._file(stored.path), view, offset, stored.path)
         return found
 
-    def _array(self, stored: Stored) -> Array:
-        if not isinstance(stored, Packed) or stored.swapped or not stored.size:
-            return stored.load().reshape(-1)
-        pages = self._maps.get(stored.path)
-        if pages is None:
-            with open(stored.path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
-                pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            self._maps[stored.path] = pages
-        array: Array = np.ndarray((stored.size,), numpy_dtype(stored.dtype), pages, stored.offset)
-        return array
+    def _file(self, path: str) -> int:
+        if path not in self._files:
+            self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._files[path]
+
+    def _map(self, path: str) -> mmap.mmap:
+        if path not in self._maps:
+            self._maps[path] = mmap.mmap(self._file(path), 0, access=mmap.ACCESS_READ)
+        return self._maps[path]
 
     def release(self, position: int) -> None:
         """Free what is not needed from a position on, and the pages of what was read."""
@@ -183,11 +213,6 @@ class _Flat:
         for pages in self._maps.values():
             # Mapped pages count as memory.
             pages.madvise(mmap.MADV_DONTNEED)
-
-
-@contextmanager
-def _flat(sources: Mapping[str, Stored], made: MadeTensor) -> Iterator[_Flat]:
-    yield _Flat(sources, made)
 
 
 # -- contents --------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ..host.memory import compact, paged
 from ..host.numpy_dtypes import numpy_dtype
 from .expressions import Cast
 from .lowering import Constant
-from .moves import clipped, copy_moves
+from .moves import box_of, clipped, copy_moves, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .expressions import Arithmetic
     from .lowering import MadeTensor
     from .moves import Move
+
+    Elements = Callable[[str, int, int], Array]
 
 __all__ = ["changed", "filled", "made_array", "refuse_different", "words_of"]
 
@@ -36,7 +38,7 @@ def words_of(array: Array) -> Array:
 
 def filled(
     moves: Iterable[Move],
-    sources: Callable[[str], Array],
+    sources: Elements,
     dtype: str,
     start: int,
     stop: int,
@@ -46,7 +48,8 @@ def filled(
 
     Args:
         moves: All moves that fill the tensor, simplified.
-        sources: Gives all elements of a source as an array of one axis, of this dtype.
+        sources: Gives the elements of a source, by its name, from one position to before another,
+            as an array of one axis, of this dtype.
         dtype: The dtype.
         start: The first position.
         stop: The position after the last.
@@ -56,15 +59,15 @@ def filled(
     make = paged if (stop - start) * kind.itemsize >= _PAGED else compact
     found = make((stop - start,), kind)
     target = words_of(found)
-    known: dict[Any, Array] = {}
     for move in moves:
         for part in clipped(move, start, stop):
-            if part.source not in known:
-                if isinstance(part.source, Constant):
-                    known[part.source] = words_of(_constant(part.source, dtype))
-                else:
-                    known[part.source] = words_of(sources(str(part.source)))
-            copy_moves([part], known, target, start, release)
+            if isinstance(part.source, Constant):
+                elements, first = _constant(part.source, dtype), 0
+            else:
+                first, last = reach(box_of(part, source=True))
+                elements = sources(str(part.source), first, last + 1)
+            from_there = part._replace(source_start=part.source_start - first)
+            copy_moves([from_there], {part.source: words_of(elements)}, target, start, release)
     return found
 
 
@@ -137,16 +140,16 @@ def _applied(number: int, change: Arithmetic) -> int:
     return number + by if change.verb == "add" else number * by
 
 
-def made_array(made: MadeTensor, flat: Callable[[str], Array]) -> Array:
+def made_array(made: MadeTensor, sources: Elements) -> Array:
     """One tensor of the target.
 
     Raises:
         VerificationError: Tensors that have to be the same are not.
     """
     size = made.header.size
-    result = filled(made.moves, flat, made.source_dtype, 0, size)
+    result = filled(made.moves, sources, made.source_dtype, 0, size)
     for moves in made.equal:
-        refuse_different(made, result, filled(moves, flat, made.source_dtype, 0, size), moves)
+        refuse_different(made, result, filled(moves, sources, made.source_dtype, 0, size), moves)
     return changed(result, made.changes).reshape(made.header.shape)
 
 

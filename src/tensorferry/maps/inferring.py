@@ -480,12 +480,14 @@ class _Inference:
             return False
         wanted = words_of(np.ascontiguousarray(marks.weights.array()).reshape(-1))
 
-        def flat(name: str) -> Array:
-            return np.ascontiguousarray(self._source[name].array()).reshape(-1)
+        def elements(name: str, first: int, last: int) -> Array:
+            return np.ascontiguousarray(self._source[name].array()).reshape(-1)[first:last]
 
         for start in range(0, marks.size, _BLOCK * 4):
             stop = min(start + _BLOCK * 4, marks.size)
-            part = changed(filled(made.moves, flat, made.source_dtype, start, stop), made.changes)
+            part = changed(
+                filled(made.moves, elements, made.source_dtype, start, stop), made.changes
+            )
             if not np.array_equal(words_of(part), wanted[start:stop]):
                 return False
         return True

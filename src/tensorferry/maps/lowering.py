@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .patterns import Pattern
     from .table import Rule, Table
 
-__all__ = ["Constant", "MapFinding", "Header", "Lowered", "MadeTensor", "lower"]
+__all__ = ["Constant", "Header", "Lowered", "MadeTensor", "MapFinding", "lower"]
 
 _MOST_MADE = 200_000
 """The most tensors of one target."""

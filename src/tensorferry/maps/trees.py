@@ -83,7 +83,7 @@ def applied(
         is_as_it_is = (
             made.is_renamed and lowered_shape(tensors[made.sources[0]]) == made.header.shape
         )
-        value = tensors[made.sources[0]] if is_as_it_is else made_array(made, sources.flat)
+        value = tensors[made.sources[0]] if is_as_it_is else made_array(made, sources.elements)
         sources.release(made.sources)
         if to is None and is_as_it_is and device is None and not copy:
             found[name] = value
@@ -144,13 +144,13 @@ class _Sources:
         self._uses = Counter(name for made in lowered.tensors.values() for name in made.sources)
         self._arrays: dict[str, Array] = {}
 
-    def flat(self, name: str) -> Array:
-        """All elements of a tensor, as an array of one axis."""
+    def elements(self, name: str, first: int, last: int) -> Array:
+        """Elements of a tensor, as an array of one axis."""
         found = self._arrays.get(name)
         if found is None:
             array = convert_tree(self._tensors[name], EXCHANGE)
             found = self._arrays[name] = np.ascontiguousarray(array).reshape(-1)
-        return found
+        return found[first:last]
 
     def release(self, names: tuple[str, ...]) -> None:
         """Say that these were used once."""
