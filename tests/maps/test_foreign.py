@@ -69,7 +69,7 @@ def model_of(family, tmp_path):
 
     kinds = {name.lower(): name for name in dir(transformers)}
     config = getattr(transformers, kinds[f"{family}config".lower()])(**SMALL, **FAMILIES[family])
-    model = getattr(transformers, kinds[f"{family}forcausallm".lower()])(config)
+    model = transformers.AutoModelForCausalLM.from_config(config)
     model.save_pretrained(tmp_path)
     with safe_open(tmp_path / "model.safetensors", "numpy") as file:
         names = list(file.keys())

@@ -14,13 +14,12 @@ import importlib.util
 import json
 import os
 import pickle
-import selectors
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,6 +42,8 @@ __all__ = ["Child", "ConverterFailedError", "Job", "Output", "reference_to"]
 
 _START = "import sys; from tensorferry.maps.running import main; main(sys.argv[1])"
 _LONGEST_LOG = 2000
+_FOR_IMPORTS = 120
+"""How many seconds a pass may take besides, for imports and for what is ours."""
 
 
 class ConverterFailedError(Exception):
@@ -289,20 +290,20 @@ class Child:
         pipe = process.stdout
         if pipe is None:
             raise EOFError
-        end = time.monotonic() + self._job.seconds + 120  # for imports, and what is ours
-        found = b""
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(pipe, selectors.EVENT_READ)
-            while not found.endswith(b"\n"):
-                if not waiting.select(max(end - time.monotonic(), 0)):
-                    self._stop()
-                    raise ConverterFailedError(
-                        f"did not end within {self._job.seconds:g} seconds", self._log()
-                    )
-                more = os.read(pipe.fileno(), 1 << 16)
-                if not more:
-                    raise EOFError
-                found += more
+        # By a thread, because not every system can wait for a pipe with a limit of time.
+        lines: list[bytes] = []
+        reader = threading.Thread(target=lambda: lines.append(pipe.readline()), daemon=True)
+        reader.start()
+        reader.join(self._job.seconds + _FOR_IMPORTS)
+        if reader.is_alive():
+            self._stop()
+            reader.join()
+            raise ConverterFailedError(
+                f"did not end within {self._job.seconds:g} seconds", self._log()
+            )
+        found = b"".join(lines)
+        if not found:
+            raise EOFError
         answer: dict[str, Any] = json.loads(found)
         if "answer" in answer:
             answer = json.loads(Path(answer["answer"]).read_text())

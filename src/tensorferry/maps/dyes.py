@@ -334,7 +334,8 @@ def _add_specials(random: np.random.Generator, array: Array, dtype: str) -> None
     tiny = words.dtype.type(1)
     plain = [inf, inf - tiny, inf + tiny, inf | (one >> tiny), inf * 0, tiny, one]
     specials = np.array([*plain, *[each | sign for each in plain]], words.dtype)
-    words[random.permutation(array.size)[:count]] = random.choice(specials, count)
+    places = np.unique(random.integers(0, array.size, count))
+    words[places] = random.choice(specials, len(places))
 
 
 def _random_numbers(random: np.random.Generator, size: int, dtype: str, how: Kind) -> Array:
