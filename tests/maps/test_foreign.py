@@ -63,12 +63,14 @@ def from_pretrained(path: str):
     return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
 
 
-def model_of(family, tmp_path):
+def model_of(family, tmp_path, **changed):
     """A small model of a family, saved, and the tensors of its file."""
     from safetensors import safe_open
 
     kinds = {name.lower(): name for name in dir(transformers)}
-    config = getattr(transformers, kinds[f"{family}config".lower()])(**SMALL, **FAMILIES[family])
+    config = getattr(transformers, kinds[f"{family}config".lower()])(
+        **{**SMALL, **FAMILIES[family], **changed}
+    )
     model = transformers.AutoModelForCausalLM.from_config(config)
     model.save_pretrained(tmp_path)
     with safe_open(tmp_path / "model.safetensors", "numpy") as file:
@@ -94,3 +96,53 @@ def test_loading_a_model_is_a_table(family, tmp_path):
     for name, array in ours.items():
         np.testing.assert_array_equal(array, theirs[name])
         assert array.dtype == numpy_dtype("float32")
+
+
+SIZES = [
+    {
+        "hidden_size": 40,
+        "intermediate_size": 52,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+    },
+    {
+        "hidden_size": 36,
+        "intermediate_size": 50,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    },
+    {
+        "hidden_size": 70,
+        "intermediate_size": 66,
+        "num_attention_heads": 7,
+        "num_key_value_heads": 1,
+    },
+]
+COUNTS = [
+    {"num_hidden_layers": 2, "vocab_size": 64, "head_dim": 8},
+    {"num_hidden_layers": 3, "vocab_size": 90, "head_dim": 10},
+    {"num_hidden_layers": 2, "vocab_size": 77, "head_dim": 14},
+]
+
+
+@pytest.mark.parametrize("family", ["Llama", "Mixtral", "Qwen3Moe"])
+def test_three_sizes_are_enough_for_a_fourth(family, tmp_path):
+    """With more layers and experts than any that was traced."""
+    experts = "num_local_experts" if family == "Mixtral" else "num_experts"
+    sizes = []
+    for place, (size, counts) in enumerate(zip(SIZES, COUNTS, strict=True)):
+        more = {} if family == "Llama" else {experts: 3 + place}
+        arrays, config = model_of(family, tmp_path / str(place), **size, **counts, **more)
+        source = {name: Header(each.shape, each.dtype.name) for name, each in arrays.items()}
+        sizes.append((source, config))
+    table = trace(from_pretrained, sizes, framework="torch")
+    assert table.complete
+    assert len(table.rules) <= 14
+    more = {} if family == "Llama" else {experts: 7}
+    large = {"num_hidden_layers": 5, "hidden_size": 96, "intermediate_size": 80}
+    arrays, config = model_of(family, tmp_path / "large", **large, **more)
+    ours = carried_out(table, arrays, numbers_in(config))
+    theirs = from_pretrained(str(tmp_path / "large")).state_dict()
+    assert ours.keys() == theirs.keys()
+    for name, array in ours.items():
+        np.testing.assert_array_equal(array, theirs[name].numpy())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from functools import partial
 
@@ -247,6 +249,7 @@ REASONS = {
     "in_order_of_values": ("w", "arithmetic"),
     "through_narrow": ("w", "narrowed through bfloat16"),
     "negated": ("w", "affine -1*x+0"),
+    "in_small_range_and_more": ("w", "arithmetic"),
 }
 
 
@@ -419,6 +422,30 @@ def test_a_function_by_its_name_is_not_imported_here(tmp_path, monkeypatch):
     table = trace("a_converter_of_its_own:doubled", PLAIN, framework="torch")
     assert said(table) == {"w": '"w"', "b": '"b"', "again.w": '"w"', "again.b": '"b"'}
     assert "a_converter_of_its_own" not in sys.modules
+
+
+def test_this_process_imports_no_framework(tmp_path):
+    """Whatever the converter needs, and whatever its tensors are."""
+    code = "import torch\ndef f(w):\n    return {name: each.T.contiguous() for name, each in w.items()}\n"
+    (tmp_path / "a_converter_alone.py").write_text(code)
+    program = """
+import sys
+from tensorferry.maps.lowering import Header
+from tensorferry.maps.tracing import trace
+
+table = trace("a_converter_alone:f", {"w": Header((4, 6), "bfloat16")})
+assert str(table.rules[0].expression) == "w : a b -> b a", table
+print(sorted({"torch", "jax", "tensorflow", "a_converter_alone"} & sys.modules.keys()))
+"""
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------

@@ -386,8 +386,11 @@ class _Tracing:
         if not (plus == plus[0]).all():
             return None
         if self._small is None:
-            self._small = [self._needed(each) for each in self._dye.passes("small")]
-        if any(each.headers.get(name) != header for each in self._small):
+            self._small = []
+            # A converter that wants a range may not take them.
+            with suppress(ConverterFailedError):
+                self._small = [self._child.run(each) for each in self._dye.passes("small")]
+        if not self._small or any(each.headers.get(name) != header for each in self._small):
             return None
         affine = float(times[0]), float(plus[0]) + 0.0  # no -0
         parts = _parts_of(name, self._small)
