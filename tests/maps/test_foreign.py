@@ -100,7 +100,7 @@ def test_loading_a_model_is_a_table(family, tmp_path):
 
 SIZES = [
     {
-        "hidden_size": 40,
+        "hidden_size": 42,
         "intermediate_size": 52,
         "num_attention_heads": 6,
         "num_key_value_heads": 2,

@@ -315,7 +315,8 @@ def _random_bits(random: np.random.Generator, size: int, dtype: str) -> Array:
     if dtype.startswith(("float4", "float6")):
         packed: Array = (raw & ((1 << int(dtype[5])) - 1)).view(kind)
         return packed
-    return raw.view(kind).copy()
+    plain: Array = raw.view(kind).copy()
+    return plain
 
 
 _MOST_SPECIALS = 64
