@@ -215,6 +215,16 @@ def test_parts_that_are_dropped_have_formulas():
     assert findings(lower(table, source, config={"rows": 64, "count": 13}), source) == []
 
 
+def test_sizes_for_a_function_of_a_path():
+    """Each in a folder of its own, with its own configuration."""
+    sizes = [
+        ({f"h.{i}.w": Header((rows, 6), "float32") for i in range(2)}, {"num_hidden_layers": 2})
+        for rows in (4, 5, 7)
+    ]
+    table = traced("from_folder", sizes, files={"a.safetensors": ["h.0.w", "h.1.w"]})
+    assert said(table) == {"x.h.{i}.w": '"h.{i}.w : a b -> b a"'}
+
+
 def test_names_of_chance_have_no_rule():
     """They are others in each run."""
     table = traced("with_names_of_chance", PLAIN)

@@ -74,10 +74,10 @@ def trace(
         config: What is in ``config.json``, beside the file.
         files: The files of the folder, each with the names of its tensors, or with the path of a
             file that is copied there; a name alone if the converter gets the path of that file.
-            ``None``: ``model.safetensors``.
+            ``None``, and for several sizes, if it is no name: ``model.safetensors``.
         dims: Names of lengths, with their values; for several sizes with a value for each.
-        verify_with: Real weights, on which the table is compared with the converter. They decide
-            where it depends on values.
+        verify_with: Real weights, for several sizes those of the first, on which the table is
+            compared with the converter. They decide where it depends on values.
         seconds: How long one run may take.
         memory: How many bytes one run may take; ``None`` for what is free.
 
@@ -96,9 +96,10 @@ def trace(
     models, reports = [], []
     for place, (headers, settings) in enumerate(sizes):
         given = {key: _at(value, place, several) for key, value in (dims or {}).items()}
-        job = Job(
-            function, dict(headers), name, settings, files, seconds, memory or free_memory(), ""
-        )
+        # Files with other tensors in other sizes: then one file for all.
+        own = None if several and not isinstance(files, str) else files
+        limit = memory or free_memory()
+        job = Job(function, dict(headers), name, settings, own, seconds, limit, "")
         report = _Tracing(job, verify_with if not place else None).all()
         reports.append(report)
         models.append(Model(headers, report.outputs, numbers_in(settings or {}), given))
