@@ -298,6 +298,14 @@ def as_module(weights):
     return module
 
 
+def as_sparse(weights):
+    return {"w": weights["w"].to_sparse(), "b": weights["b"]}
+
+
+def with_nothing_added(weights):
+    return {"w": weights["w"] + 0 * weights["b"]}
+
+
 def for_ever(weights):
     threading.Event().wait()
 

@@ -289,6 +289,14 @@ def test_sums_of_two_tensors_are_arithmetic():
     assert table.dropped == ()
 
 
+@pytest.mark.parametrize("name", ["as_sparse", "with_nothing_added"])
+def test_nothing_is_said_to_be_dropped_while_something_is_not_known(name):
+    """It may be in there: in a tensor that cannot be read, or as what is added without effect."""
+    table = traced(name, PLAIN)
+    assert table.dropped == ()
+    assert not table.complete
+
+
 def test_the_bits_of_another_dtype_are_said():
     """As packed blocks are, which are viewed as wide integers."""
     source = {"blocks": Header((8, 16), "uint8"), "w": Header((3, 3), "float32")}

@@ -391,7 +391,8 @@ def _written(path: Path, result: Any) -> dict[str, Any]:
             try:
                 array = convert_tree(leaf, EXCHANGE)
             except ConversionError as error:
-                others[name] = f"{type(leaf).__qualname__}: {error.message}"
+                why, _, _ = error.message.partition(" - at ")
+                others[name] = f"{type(leaf).__qualname__}: {why}"
                 continue
             flat = np.ascontiguousarray(array).reshape(-1)
             dtype = of_numpy(flat.dtype)

@@ -289,7 +289,7 @@ class _Tracing:
         if name not in first.headers:
             what = first.others.get(name)
             reason = _VALUES if what is None else f"no tensor ({what})"
-            if what is None:
+            if what is None or ":" in what:
                 self._is_unsure = True
             return Output(name, Header((), "float32"), None, reason)
         header = first.headers[name]
@@ -426,6 +426,7 @@ class _Tracing:
         if reason is None:
             return output
         self._touched |= set(sources)
+        self._is_unsure |= reason in (_VALUES, _ARITHMETIC)
         return output._replace(form=None, reason=reason)
 
     # -- verify --------------------------------------------------------------------------------------
@@ -556,7 +557,8 @@ def _alike(found: Array, expected: Array, made: MadeTensor) -> bool:
 
 
 def _is_nan(array: Array) -> Array:
-    found: Array = array != array  # noqa: PLR0124 - every dtype has it, as `isnan` has not
+    with np.errstate(all="ignore"):
+        found: Array = array != array  # noqa: PLR0124 - every dtype has it, as `isnan` has not
     return found
 
 
