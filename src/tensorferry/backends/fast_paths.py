@@ -25,6 +25,7 @@ __all__ = [
     "PATHS",
     "add",
     "copies",
+    "made_when_called",
     "no_path",
     "open_all",
     "paths_to",
@@ -59,6 +60,29 @@ _by_backend: dict[str, _BackendPaths] = {}
 
 def no_path(_: Any) -> None:
     """The fast path of a type without one: it accepts nothing."""
+
+
+def made_when_called(
+    kind: type, target: str, make: Callable[[], Callable[[Any], Any]]
+) -> Callable[[Any], Any]:
+    """A fast path that is made at its first call, and then stands in its own place.
+
+    For one that needs modules which most processes can do without.
+
+    Args:
+        kind: The type of the source.
+        target: The canonical name of the target.
+        make: Makes the fast path.
+    """
+
+    def path(x: Any) -> Any:
+        ready = make()
+        # Unless the fast paths were closed, or replaced, meanwhile.
+        if paths_to(target).get(kind) is path:
+            paths_to(target)[kind] = ready
+        return ready(x)
+
+    return path
 
 
 def paths_to(target: str) -> dict[type, Callable[[Any], Any]]:

@@ -12,9 +12,8 @@ from ...core.places import places_by
 from ...core.signature import COMPACT, layout_of
 from ...host import casts, memory
 from ...host.numpy_dtypes import NAMES
-from ...sequences import numbers
-from ...sequences.numbers import EXPECTED
 from .. import together
+from ..fast_paths import made_when_called
 from ..quick import Quick
 from .tensors import NumpyBackend, who_writes
 
@@ -210,7 +209,10 @@ class NumpyQuick(Quick[NumpyBackend]):
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         name = self.backend.name
-        return {(np.ndarray, name): _plain, (list, name): _from_list}
+        return {
+            (np.ndarray, name): _plain,
+            (list, name): made_when_called(list, name, _list_reader),
+        }
 
 
 def _alike(tensors: Sequence[Any]) -> Mapping[Any, Sequence[int]] | None:
@@ -249,10 +251,12 @@ def _write_alike(x: Array, out: Array) -> None:
     out[...] = x
 
 
-_from_list = numbers.list_reader(
-    {kind: exact.dtype for kind, exact in EXPECTED.items()}, otherwise=together.join
-)
-"""The fast path of a list to NumPy."""
+def _list_reader() -> Callable[[Any], Any]:
+    """The fast path of a list to NumPy."""
+    from ...sequences import numbers  # here, because only lists need it
+
+    dtypes = {kind: exact.dtype for kind, exact in numbers.EXPECTED.items()}
+    return numbers.list_reader(dtypes, otherwise=together.join)
 
 
 def _plain(x: Array) -> Array | None:
