@@ -26,9 +26,8 @@ from tests.support import peak_of
 
 import tensorferry
 from tensorferry.cli import convert as convert_command
-from tensorferry.cli import process
+from tensorferry.cli import inspect_arguments, process
 from tensorferry.cli.app import app
-from tensorferry.cli.quick import inspect_arguments
 from tensorferry.errors import FormatLimitError, LossyCastError, ResumableError, VerificationError
 from tensorferry.files.base.pump import Pump
 

@@ -16,7 +16,7 @@ from tests.support import TARGETS, examples
 import tensorferry as ferry
 from tensorferry import testing
 from tensorferry.backends import registry
-from tensorferry.core.places import places_by
+from tensorferry.core.signature import places_by
 from tensorferry.execution import groups
 from tensorferry.execution.run import verifying
 from tensorferry.host import memory

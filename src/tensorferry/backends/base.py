@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from ..core.capabilities import Capabilities, DeviceFacts
     from ..core.declaration import Code, VerbCall
+    from ..core.devices import Placement
     from ..core.info import TensorInfo
     from ..core.labels import Labels
-    from ..core.placement import Placement
     from ..core.request import Request
     from ..devices.streams import Stream
     from ..hints import Hint

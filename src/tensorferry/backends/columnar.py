@@ -19,8 +19,7 @@ from ..columns.layouts import asked_of, column_of
 from ..core.kinds import PLAIN, Kind, Reason
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
-from ..core.places import places_by
-from ..core.signature import COMPACT, layout_of
+from ..core.signature import COMPACT, layout_of, places_by
 from ..hints import Hint
 from ..host import memory
 from . import registry, together

@@ -383,7 +383,7 @@ def _read_as_asked(tensors: Sequence[Any], opening: Opening) -> Sequence[Any]:
         return tensors
     # Here, because they would make `import tensorferry` slower.
     from ..columns.layouts import asked_of
-    from .dates import dates_of
+    from .opening import dates_of
 
     asked = asked_of(request.dtype, request.casting)
     read: list[Any] = []

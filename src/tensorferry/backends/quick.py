@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ..core.places import places_by
+from ..core.signature import places_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence

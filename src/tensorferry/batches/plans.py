@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..core.layout import size_text
 from ..core.named_tuple import NamedTuple
-from ..core.sizes import size_text
 from ..trees.plans import SHOWN, PlansOfLeaves
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 import tensorferry as ferry
 
-from ..core.sizes import size_text
+from ..core.layout import size_text
 from ..errors import ConversionError, LossyCastError
 from ..files.base.nesting import leaves
 from ..files.lazy import mapped_arrays

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from .capabilities import Capabilities, DeviceFacts
+    from .devices import Placement
     from .info import TensorInfo
-    from .placement import Placement
 
 __all__ = [
     "NO_DETAILS",

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .declaration import Declaration
+    from .devices import Placement
     from .info import TensorInfo
     from .labels import Wanted
-    from .placement import Placement
 
 __all__ = [
     "COLUMN_KEYWORDS",

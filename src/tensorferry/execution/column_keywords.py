@@ -12,9 +12,8 @@ from .. import hints
 from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
-from ..backends.dates import dates_of
 from ..backends.lists import Members
-from ..backends.opening import TableContents
+from ..backends.opening import TableContents, dates_of
 from ..columns.column import Column, Ragged, Refused, value_in
 from ..columns.layouts import asked_of
 from ..columns.pieces import Cast, Missing, Piece

@@ -10,8 +10,7 @@ import numpy as np
 
 from ..backends import registry
 from ..core.named_tuple import NamedTuple
-from ..core.places import one_of_each, places_by
-from ..core.signature import COMPACT
+from ..core.signature import COMPACT, one_of_each, places_by
 from ..host import memory
 from ..host.numpy_dtypes import of_numpy
 from .recipes import call_of

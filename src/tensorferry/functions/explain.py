@@ -7,7 +7,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from ..core.info import TensorInfo
-from ..core.sizes import size_text
+from ..core.layout import size_text
 from ..errors import ConversionError, CopyRequiredError, UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
 from ..execution.run import described, prepare_described, prepare_unread

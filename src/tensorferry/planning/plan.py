@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import names
+from ..core.layout import size_text
 from ..core.named_tuple import NamedTuple, fields_but
-from ..core.sizes import size_text
 from .step import WAYS
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..backends import fast_paths, registry
 from ..core.devices import HOST
 from ..core.dtypes import find
+from ..core.layout import size_text
 from ..core.named_tuple import NamedTuple
-from ..core.sizes import size_text
 from ..execution import run
 from ..execution.groups import AT_ONCE, some_of
 from ..host import packing

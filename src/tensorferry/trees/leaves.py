@@ -16,7 +16,7 @@ from ..backends.base import Backend
 from ..backends.no_tensor import UNCALLED, method_for_array, refusal_to_convert, state_of
 from ..core.info import TensorInfo
 from ..core.named_tuple import NamedTuple
-from ..core.places import one_of_each
+from ..core.signature import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError, an, validate_word
 from ..execution.run import described
 from ..hints import Hint

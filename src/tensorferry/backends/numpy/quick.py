@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.layout import spans
-from ...core.places import places_by
-from ...core.signature import COMPACT, layout_of
+from ...core.signature import COMPACT, layout_of, places_by
 from ...host import casts, memory
 from ...host.numpy_dtypes import NAMES
 from .. import together
