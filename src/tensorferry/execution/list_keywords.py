@@ -196,7 +196,8 @@ def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
     if not plan.steps:
         return plan
     first = plan.steps[0]
-    steps = (first._replace(snippet=first.snippet.after(filled)), *plan.steps[1:])
+    snippet = first.snippet.changed(lambda code: code.after(filled))
+    steps = (first._replace(snippet=snippet), *plan.steps[1:])
     return plan._replace(
         steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"})
     )
