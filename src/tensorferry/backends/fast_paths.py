@@ -107,8 +107,9 @@ def open_all(on: bool) -> bool:
             paths.clear()
         _copying.clear()
         _owners.clear()
-        for entry in list(_by_backend.values()) if on else ():
-            _open_paths_of(entry)
+        if on:
+            for entry in list(_by_backend.values()):
+                _open_paths_of(entry)
     return before
 
 
@@ -127,14 +128,24 @@ def add(backend: Backend, *, is_outside: bool) -> None:
         if known is not None and known.backend is backend:
             return
         entry = _BackendPaths(backend, backend.quick.fast_paths())
-        for kind, target in entry.paths if is_outside else ():
-            if target != backend.name and not backend.claims(kind):
-                raise ValueError(
-                    f"its fast path from {kind.__qualname__} to {target!r} is between two others"
-                )
+        if is_outside:
+            _validate_paths(entry)
         _by_backend[backend.name] = entry
         if _open:
             _open_paths_of(entry)
+
+
+def _validate_paths(entry: _BackendPaths) -> None:
+    """Raise if a path is neither from nor to the backend's own tensors.
+
+    Raises:
+        ValueError: It is between two other frameworks.
+    """
+    for kind, target in entry.paths:
+        if target != entry.backend.name and not entry.backend.claims(kind):
+            raise ValueError(
+                f"its fast path from {kind.__qualname__} to {target!r} is between two others"
+            )
 
 
 def _open_paths_of(entry: _BackendPaths) -> None:

@@ -187,8 +187,9 @@ def apply_column_keywords(
         return _as_objects(
             _applied_to_list(x, None, casting, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
         )
-    name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
-    read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
+    name = _name_of_dtype(dtype)
+    read_as = asked_of(name, casting)
+    masks = isinstance(nulls, str) and nulls == "mask"
     decide = in_tree
     if like is not None and name is None:
         decide = partial(_if_of_its_kind, like)
@@ -217,17 +218,17 @@ def apply_column_keywords(
     if contents.table is not None:
         if not in_tree:
             _refuse_of_table(contents.kind, ragged=ragged, pad=pad)
+        fill_among_others = partial(fill, among_others=True)
         return (
-            x
-            if nulls is None
-            else _applied_to_table(x, contents, partial(fill, among_others=True), masks=masks)
+            x if nulls is None else _applied_to_table(x, contents, fill_among_others, masks=masks)
         )
     found = contents.found
     if isinstance(found, Ragged):
         found = found._replace(elements=fill(found.elements))
         return _apply_to_rows(contents, found, nulls, ragged, pad)
     if isinstance(found, Refused):
-        kept = x if nulls is None or (leaf and found.stays) else contents.with_found(fill(found))
+        stays = nulls is None or (leaf and found.stays)
+        kept = x if stays else contents.with_found(fill(found))
         return Masked(kept, None) if masks and not found.stays else kept
     assert found is not None  # noqa: S101 - it is a column
     if nulls is None:
@@ -237,6 +238,13 @@ def apply_column_keywords(
         return filled
     mask = _mask(found, found.rows)
     return Masked(filled, mask.reshape(()) if contents.is_one else mask)
+
+
+def _name_of_dtype(dtype: object) -> str | None:
+    """The name of the dtype in ``dtype=``; ``None`` for a rule or a mapping, which names several."""
+    if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys"):
+        return None
+    return dtype_asked(dtype)
 
 
 def _nulls_for(dtype: str, nulls: Any) -> object:

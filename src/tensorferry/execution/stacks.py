@@ -151,7 +151,9 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
 
 def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
     """Whether the result, which begins at `address`, shares memory with a member."""
-    for member in members.tensors if members.joined is None else ():
+    if members.joined is not None:
+        return False
+    for member in members.tensors:
         source = registry.backend_of(member)
         info = run.described(member)
         if (

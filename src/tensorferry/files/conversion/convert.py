@@ -298,13 +298,14 @@ def _given(before: Contents, selection: Mapping[str, Any]) -> Given:
     sources = {}
     taken = names_taken(before, selection["include"], selection["exclude"])
     renamed: dict[str, frozenset[str]] = dict.fromkeys(selection["rename"], frozenset())
-    for name in before.tensors if substitutes else ():
-        new = name
-        for text, substitute in zip(selection["rename"], substitutes, strict=True):
-            old, new = new, substitute(new)
-            if new != old and name in taken:
-                renamed[text] |= {name}
-        sources[new] = name
+    if substitutes:
+        for name in before.tensors:
+            new = name
+            for text, substitute in zip(selection["rename"], substitutes, strict=True):
+                old, new = new, substitute(new)
+                if new != old and name in taken:
+                    renamed[text] |= {name}
+            sources[new] = name
     return Given(
         exclude=selection["exclude"],
         rename=selection["rename"],
