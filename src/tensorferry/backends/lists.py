@@ -398,7 +398,7 @@ def _read_as_asked(tensors: Sequence[Any], opening: Opening) -> Sequence[Any]:
 
 
 def _is_column(kind: type) -> bool:
-    return registry.is_tensor(kind) and hasattr(registry.BY_TYPE[kind], "given")
+    return registry.is_tensor(kind) and hasattr(registry.BY_TYPE[kind], "contents_of")
 
 
 def _read(column: Any, asked: str | None, request: Request, opening: Opening) -> Any:
@@ -408,7 +408,7 @@ def _read(column: Any, asked: str | None, request: Request, opening: Opening) ->
         ConversionError: The columns of the table cannot be converted.
     """
     source = registry.backend_of(column)
-    contents = source.given(column, asked)  # type: ignore[attr-defined]
+    contents = source.contents_of(column, asked)  # type: ignore[attr-defined]
     if contents.table is None:
         if getattr(contents.found, "unit", ""):
             return contents

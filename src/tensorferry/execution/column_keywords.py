@@ -103,7 +103,7 @@ def contents_of(x: Any, dtype: str | None) -> TableContents | None:
     except UnsupportedTypeError:
         return None
     if isinstance(owner, ColumnBackend):
-        return owner.given(x, dtype)
+        return owner.contents_of(x, dtype)
     if has_dates(x):
         return dates_of(x, dtype)
     if is_masked_array(x):
@@ -136,7 +136,7 @@ def filled_info(x: Any) -> TensorInfo | None:
     owner = registry.backend_of(x)
     if not isinstance(owner, ColumnBackend):
         return None
-    contents = owner.given(x, None)
+    contents = owner.contents_of(x, None)
     found = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
     if contents.table is not None:
         values = apply_column_keywords(contents, None, nulls="mask").values
