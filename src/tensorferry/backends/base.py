@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..core.capabilities import Capabilities, DeviceFacts
-    from ..core.declaration import Code, VerbCall
-    from ..core.devices import Placement
+    from ..core.declaration import Code, Placement, VerbCall
     from ..core.info import TensorInfo
     from ..core.labels import Labels
     from ..core.request import Request

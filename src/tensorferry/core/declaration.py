@@ -1,6 +1,7 @@
 """What a framework declares for the planner, whether it is installed or not.
 
-It declares its abilities, and the code that a person would type for each of its verbs.
+It declares its abilities, the code that a person would type for each of its verbs, and the layouts
+over several devices that its objects ask for.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from .capabilities import Capabilities, DeviceFacts
-    from .devices import Placement
     from .info import TensorInfo
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Declaration",
     "Declared",
     "Details",
+    "Placement",
     "Snippet",
     "VerbCall",
     "caller_of",
@@ -211,6 +212,22 @@ def _snippet_again(code: Code) -> Snippet:
 def snippet_of(declared: Declaration, call: VerbCall) -> Snippet:
     """The snippet of a verb's call, for which the framework gives the code."""
     return Snippet(lambda: code_of(declared, call))
+
+
+class Placement(NamedTuple):
+    """How a target lays out one tensor over several devices.
+
+    Args:
+        device: The canonical name of the device, or the kind of the devices.
+        shards: How many different parts there are; 1 if each device has the whole tensor.
+        layout: The framework's object for the layout. Two placements are compared by it.
+        lies: Whether the source has this layout already.
+    """
+
+    device: str
+    shards: int
+    layout: object
+    lies: bool = False
 
 
 class Declaration(Protocol):

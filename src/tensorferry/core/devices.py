@@ -2,7 +2,6 @@
 
 A name without an index means any device of that kind: a tensor on one of them stays there, and a
 tensor that must move goes to the framework's current one. The frameworks know which kinds exist.
-`Placement`: one tensor over several devices.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from typing import TYPE_CHECKING
 from .. import hints
 from ..errors import DeviceError, nearest, shown
 from ..hints import Hint
-from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-__all__ = ["HOST", "Placement", "device_name", "host_index", "kind_of", "meant", "same_place"]
+__all__ = ["HOST", "device_name", "host_index", "kind_of", "meant", "same_place"]
 
 HOST = "cpu"
 
@@ -118,19 +116,3 @@ def meant(device: str, kinds: Sequence[str]) -> str:
 def same_place(actual: str, asked: str) -> bool:
     """Whether a tensor on `actual` is already where `asked` says."""
     return actual == asked or (":" not in asked and kind_of(actual) == asked)
-
-
-class Placement(NamedTuple):
-    """How a target lays out one tensor over several devices.
-
-    Args:
-        device: The canonical name of the device, or the kind of the devices.
-        shards: How many different parts there are; 1 if each device has the whole tensor.
-        layout: The framework's object for the layout. Two placements are compared by it.
-        lies: Whether the source has this layout already.
-    """
-
-    device: str
-    shards: int
-    layout: object
-    lies: bool = False

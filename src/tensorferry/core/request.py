@@ -26,8 +26,7 @@ from .named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .declaration import Declaration
-    from .devices import Placement
+    from .declaration import Declaration, Placement
     from .info import TensorInfo
     from .labels import Wanted
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import hints
-from ...core.devices import HOST, Placement, device_name, kind_of
+from ...core.declaration import Placement
+from ...core.devices import HOST, device_name, kind_of
 from ...core.info import TensorInfo
 from ...errors import DeviceError, UnsupportedTypeError
 from ...hints import Hint
