@@ -500,7 +500,7 @@ def _one_device(devices: Iterable[str], request: Request | None) -> str:
 
 
 def _says_what_is_made(request: Request | None) -> Request | TensorInfo | None:
-    """Which names the dtype and the device of the result: the tensor in ``out=``, or the request."""
+    """What names the dtype and device of the result: the tensor in ``out=``, or the request."""
     if request is None or request.out is None:
         return request
     return request.out

@@ -241,7 +241,7 @@ def apply_column_keywords(
 
 
 def _name_of_dtype(dtype: object) -> str | None:
-    """The name of the dtype in ``dtype=``; ``None`` for a rule or a mapping, which names several."""
+    """The name of the dtype in ``dtype=``; ``None`` for a rule or a mapping: they name several."""
     if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys"):
         return None
     return dtype_asked(dtype)

@@ -291,7 +291,7 @@ class Wrapped:
         return Call(self._function(key), tensors, outer)
 
     def _of_outer(self, tensor: Any, outer: str, structure: Structure, index: int) -> Any:
-        """A tensor of the framework that calls: others are converted, such as arrays beside its own.
+        """A tensor of the framework that calls: all others are converted.
 
         Args:
             tensor: A tensor among the arguments.
