@@ -72,7 +72,7 @@ class Padding:
     """
 
     def __init__(
-        self, pad: object, multiple: int | None, side: str, *, mask: bool, lengths: bool
+        self, pad: object, multiple: int | None, side: str, mask: bool, lengths: bool
     ) -> None:
         validate_word("padding_side", side, ("right", "left"))
         for keyword, on in (("mask", mask), ("lengths", lengths)):
@@ -203,7 +203,7 @@ def _positive(multiple: int) -> int:
     return found
 
 
-NOT_PADDED = Padding(None, None, "right", mask=False, lengths=False)
+NOT_PADDED = Padding(None, None, "right", False, False)
 
 # -- how far ---------------------------------------------------------------------------------------
 

@@ -17,16 +17,18 @@ from ..core.info import MANY, TensorInfo
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
+from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution import run
 from ..execution.recipes import conversion_of
 from ..hints import Hint
-from ..host.numpy_dtypes import of_numpy
+from ..host.numpy_dtypes import has_dates, of_numpy
 from ..planning import rules
 from ..sequences import numbers
 from ..sequences.columns import Wanted, read_lists, read_numbers, read_scalars
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
+from ..trees.containers import PLAIN
+from ..trees.failures import refuse_unknown_name
 from .padding import APART, PaddedRows, common_dtype, filling, without_nothing
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ PYTHON = "python"
 _NUMBERS = (*PYTHON_NUMBERS, np.generic)
 _READ = PYTHON_NUMBERS | {list}
 """The types of leaves whose columns are read at once."""
+_NEVER_DATES = PLAIN | {list}
+"""Types of leaves that are never columns of dates, whatever they hold."""
 _WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
@@ -238,6 +242,9 @@ class Columns(NamedTuple):
         Raises:
             ConversionError: It cannot be stacked or converted.
         """
+        if self.targets.decides_by_leaf:
+            column = self._read_as_asked(index, column, kinds)
+            kinds = numbers.types_in(column)
         try:
             if self._is_stacked(index, column, kinds):
                 return self._tensor(index, column, kinds)
@@ -246,6 +253,46 @@ class Columns(NamedTuple):
                 raise
             return ColumnPlan(None, column)
         return ColumnPlan(None, None if all(each is None for each in column) else column)
+
+    def refuse_unknown_names(self, columns: list[list[Any]]) -> None:
+        """Raise if a mapping in ``dtype=`` or ``pad=`` has a name that no tensor has.
+
+        Raises:
+            UnsupportedTypeError: It has.
+        """
+        names = [*map(self.name, range(len(columns)))]
+        tensors = [name for index, name in enumerate(names) if self._has_tensors(index, columns)]
+
+        def why_no_tensor(name: str) -> tuple[str, str] | None:
+            from ..trees.tables import why_no_tensor as why  # here, because only an error needs it
+
+            return why(columns[names.index(name)][0] if name in names else None)
+
+        rule = self.targets.rule
+        refuse_unknown_name("dtype", rule.names, tensors, why_no_tensor, rule.without_names)
+        refuse_unknown_name("pad", self.padding.by_name, tensors, why_no_tensor)
+
+    def _has_tensors(self, index: int, columns: list[list[Any]]) -> bool:
+        column = columns[index]
+        try:
+            if self.targets.decides_by_leaf:
+                column = self._read_as_asked(index, column, numbers.types_in(column))
+            return any(map(self.rule.takes, column))
+        except ConversionError:
+            return True  # the error is raised when it is planned, with its path
+
+    def _read_as_asked(self, index: int, column: list[Any], kinds: set[type]) -> list[Any]:
+        """Columns of tables, and dates, read as their dtype in ``dtype=``."""
+        others = kinds - _NEVER_DATES
+        if not others:
+            return column
+        from ..trees.tables import may_be_column, read_as_asked
+
+        if not any(map(may_be_column, others)) and not any(map(has_dates, column)):
+            return column
+        casting = self.targets.of(partial(self.path, index)).request.casting
+        name = self.name(index)
+        return [read_as_asked(leaf, self.targets.rule, name, casting) for leaf in column]
 
     def _tensor(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
         conversion = self.targets.of(partial(self.path, index))
