@@ -232,7 +232,7 @@ def at_length(given, to, keywords):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(taking_apart, "take_columns", lambda *_: None)
         patch.setattr(program.BatchPrograms, "_are_tensors", lambda *_: False)
-        patch.setattr(api, "_kept_programs", lambda *_: None)
+        patch.setattr(api, "_programs", lambda *_: None)
         return api.call_for(
             ferry.collate, asked, api._stack, given, asked, "numbers", "error", padding, None
         )
@@ -739,7 +739,7 @@ def test_planted_faults_are_noticed(monkeypatch, plant):
 
 def programs_for(to="torch", **keywords):
     asked = (to, None, keywords.get("dtype"), None, None, None, "detach", {})
-    return api._kept_programs(asked, "numbers", "error", (None, None, "right", False, False))
+    return api._find(asked, "numbers", "error", (None, None, "right", False, False), None)
 
 
 @pytest.mark.quick

@@ -19,14 +19,14 @@ from ..trees.api import call_for, targets_followed, targets_of
 from ..trees.leaves import leaf_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from typing_extensions import Unpack
 
     from ..trees.api import Asked
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
     from .plans import BatchPlan
-    from .program import Batch, BatchPrograms
+    from .program import BatchPrograms
 
 
 __all__ = ["collate", "explain_collate"]
@@ -181,55 +181,49 @@ def explain_collate(
 # -- what they do, out of any tracer's sight -------------------------------------------------------
 
 
-def _stack(samples: Iterable[Any], *asked: Any) -> Any:
-    return _opened(samples, *asked).stack()
-
-
-def _explain(samples: Iterable[Any], *asked: Any) -> BatchPlan:
-    from ..columns.interface import leaving_streams
-
-    with leaving_streams():
-        return _opened(samples, *asked, run.prepare_unread).plan()
-
-
-def _opened(
+def _stack(
     samples: Iterable[Any],
     asked: Asked,
     leaves: Any,
     unknown: str,
     padding: tuple[Any, ...],
     nulls: object,
-    *prepare: Callable[..., Any],
-) -> Batch:
-    """The samples, taken apart: see `BatchPrograms.open`."""
+) -> Any:
     if type(samples) is not list:
         _refuse_one_value(samples)
-    programs = None
-    if nulls is None and type(leaves) is str and not asked[-1]:
-        programs = _kept_programs(asked, leaves, unknown, padding)
-    if programs is None:
-        programs = _new_programs(asked, leaves, unknown, padding, nulls)
-    return programs.open([*samples], *prepare)
+    return _find(asked, leaves, unknown, padding, nulls).open([*samples]).stack()
 
 
-def _kept_programs(
-    asked: Asked, leaves: Any, unknown: str, padding: tuple[Any, ...]
-) -> BatchPrograms | None:
-    """The programs of earlier calls; ``None``: they are found at length, or an error says why."""
-    to, like, dtype, device, _, casting, grad, _ = asked
+def _explain(samples: Iterable[Any], *asked: Any) -> BatchPlan:
+    from ..columns.interface import leaving_streams
+
+    if type(samples) is not list:
+        _refuse_one_value(samples)
+    with leaving_streams():
+        return _find(*asked).open([*samples], run.prepare_unread).plan()
+
+
+def _find(
+    asked: Asked, leaves: Any, unknown: str, padding: tuple[Any, ...], nulls: object
+) -> BatchPrograms:
+    """The programs of a call: those of earlier ones, if its keywords can be compared."""
+    to, like, dtype, device, _, casting, grad, options = asked
     goal: Any = to
-    try:
-        if like is not None:
-            goal = None if to is not None else follow_quickly(like)
-        if goal is None:
-            return None
-        if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
-            dtype = rule_of(dtype)
-        pad, *others = padding
-        pad = None if pad is None else _key_of_pad(pad)
-        return _programs(goal, dtype, device, casting, grad, leaves, unknown, pad, *others)
-    except (ConversionError, TypeError, ValueError):
-        return None
+    if nulls is None and type(leaves) is str and not options:
+        try:
+            if like is not None:
+                goal = None if to is not None else follow_quickly(like)
+            if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
+                dtype = rule_of(dtype)
+            pad, *others = padding
+            if pad is not None:
+                pad = _key_of_pad(pad)
+            found = _programs(goal, dtype, device, casting, grad, leaves, unknown, pad, *others)
+            if found is not None:
+                return found
+        except (ConversionError, TypeError, ValueError):
+            pass  # an error is raised below
+    return _new_programs(asked, leaves, unknown, padding, nulls)
 
 
 def _new_programs(
@@ -273,7 +267,7 @@ def _pad_of_key(key: Any) -> Any:
 
 @lru_cache(maxsize=256, typed=True)
 def _programs(
-    goal: To | tuple[str, str | None, str | None],
+    goal: To | tuple[str, str | None, str | None] | None,
     dtype: object,
     device: object,
     casting: str | None,
@@ -286,7 +280,8 @@ def _programs(
     """The programs for keywords of `collate`; ``None`` if they have none that can be kept.
 
     Args:
-        goal: ``to``; or the framework, dtype and device of the tensor in ``like=``.
+        goal: ``to``; or the framework, dtype and device of the tensor in ``like=``, if they are
+            known at sight.
         dtype: This and the others are as for `collate`; a mapping as a rule.
         device: See there.
         casting: See there.
@@ -303,6 +298,8 @@ def _programs(
     from .padding import Padding
     from .program import BatchPrograms
 
+    if goal is None:
+        return None
     targets = targets_followed(goal, dtype, device, None, casting, grad)
     if targets is None:
         return None

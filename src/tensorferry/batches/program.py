@@ -31,7 +31,7 @@ from ..trees.failures import raise_all
 from ..trees.structure import Structure, at_path, labels_of
 from ..trees.walk import is_row
 from .padding import NOT_PADDED
-from .samples import columns_of, hide_containers, take_columns
+from .samples import columns_of, hide_containers, place_of, take_columns
 from .stacking import ColumnPlan, Columns
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from ..trees.targets import Targets
     from .padding import Padding
     from .plans import BatchPlan
+
+    Found = tuple["BatchProgram", list[list[Any]], Structure]
 
 __all__ = ["Batch", "BatchProgram", "BatchPrograms"]
 
@@ -93,6 +95,7 @@ class BatchProgram(NamedTuple):
         names: The dotted name of each leaf, if names matter; otherwise ``None``.
         labels: What `labels_of` gives for the containers, if names matter; otherwise ``None``.
         columns: The kind of each column.
+        routes: The position of each leaf in its container, after those of the containers around.
         has_tables: Whether leaves may be columns of tables, which are changed before masks and
             lengths are put beside them.
     """
@@ -101,6 +104,7 @@ class BatchProgram(NamedTuple):
     names: list[str] | None
     labels: list[Any] | None
     columns: list[ColumnKind]
+    routes: list[tuple[int, ...]]
     has_tables: bool
 
     def take(self, samples: list[Any], rule: LeafRule) -> tuple[list[list[Any]], list[Any]] | None:
@@ -198,7 +202,7 @@ class BatchPrograms:
             # A table must become a dict first, in which a mask can be put beside a column.
             samples = self._without_tables(samples, masks)
             found = self._find(samples)
-        return Batch(self, samples, found, prepare, frozenset(map(id, masks)))
+        return Batch(self, samples, found, prepare, masks)
 
     def _without_tables(self, samples: list[Any], masks: list[Any]) -> list[Any]:
         from ..trees.tables import with_column_keywords  # here, because most batches have no tables
@@ -208,7 +212,7 @@ class BatchPrograms:
 
     # -- find -------------------------------------------------------------------------------------
 
-    def _find(self, samples: list[Any]) -> tuple[BatchProgram, list[list[Any]], Structure]:
+    def _find(self, samples: list[Any]) -> Found:
         first = samples[0]
         kind, size = type(first), 0
         if issubclass(kind, (dict, tuple, list)):
@@ -254,7 +258,8 @@ class BatchPrograms:
             self.planner(structure, names).refuse_unknown_names(columns)
         has_tables = self.padding.adds and any(self._may_be_columns(each.types) for each in kinds)
         labels = labels_of(structure.kept) if names is not None else None
-        made = BatchProgram(structure.root, names, labels, kinds, has_tables)
+        routes = structure.routes() if self.padding.adds else []
+        made = BatchProgram(structure.root, names, labels, kinds, routes, has_tables)
         return made, columns, structure, are_alike
 
     def planner(
@@ -316,21 +321,19 @@ class BatchPrograms:
                 self.recipes = {}
             self.recipes[key] = prepared.recipe
 
-    def by_fast_path(
-        self, kind: ColumnKind, planner: Columns, index: int, column: list[Any]
-    ) -> Any:
+    def by_fast_path(self, kind: ColumnKind, batch: Batch, index: int, column: list[Any]) -> Any:
         """The result of the target's fast path; ``None`` if there is none that takes the column."""
         path = self._paths.get(list)
         if path is None:
             return None
-        if not (self._is_ordinary or self._asks_nothing(kind, planner, index, column[0])):
+        if not (self._is_ordinary or self._asks_nothing(kind, batch, index, column[0])):
             return None
         try:
             return path(column)
         except fast_paths.NOT_ACCEPTED:
             return None
 
-    def _asks_nothing(self, kind: ColumnKind, planner: Columns, index: int, first: Any) -> bool:
+    def _asks_nothing(self, kind: ColumnKind, batch: Batch, index: int, first: Any) -> bool:
         """Whether the request asks of a column only the dtype and the device that it has anyway."""
         conversion: Any = self.targets.common
         (each,), likeness = kind.types, None
@@ -344,7 +347,7 @@ class BatchPrograms:
         if known is None:
             if len(self._idle) >= _MOST_RECIPES:
                 self._idle = {}
-            known = self._idle[key] = planner.asks_nothing(index, first)
+            known = self._idle[key] = batch.planner.asks_nothing(index, first)
         return known
 
 
@@ -359,47 +362,36 @@ class Batch:
         samples: The samples.
         found: The program, the columns, and the structure of a sample.
         prepare: As for `Columns`.
-        masks: As for `Columns`.
+        masks: The leaves that are masks of nulls.
     """
 
-    __slots__ = (
-        "_columns",
-        "_is_other_text",
-        "_is_sure",
-        "_made",
-        "_marks",
-        "_masks",
-        "_places",
-        "_planner",
-        "_prepare",
-        "_programs",
-        "_samples",
-        "_structure",
-    )
+    _is_sure = False
+    _is_other_text = False
+    _planner: Columns | None = None
 
     def __init__(
         self,
         programs: BatchPrograms,
         samples: list[Any],
-        found: tuple[BatchProgram, list[list[Any]], Structure],
+        found: Found,
         prepare: Callable[..., Prepared],
-        masks: frozenset[int],
+        masks: Sequence[Any],
     ) -> None:
         self._programs = programs
         self._samples = samples
+        self._made, self._columns, self._structure = found
         self._prepare = prepare
         self._masks = masks
-        self._is_sure = programs.rule.chosen is not None
-        self._is_other_text = False
-        self._take(found)
-
-    def _take(self, found: tuple[BatchProgram, list[list[Any]], Structure]) -> None:
-        self._made, self._columns, self._structure = found
-        self._planner = self._programs.planner(
-            self._structure, self._made.names, self._prepare, self._masks
-        )
         self._marks: list[tuple[int, str, Any]] = []
-        self._places: list[tuple[Any, str] | None] | None = None
+
+    @property
+    def planner(self) -> Columns:
+        """What plans each column."""
+        if self._planner is None:
+            masks = frozenset(map(id, self._masks))
+            names = self._made.names
+            self._planner = self._programs.planner(self._structure, names, self._prepare, masks)
+        return self._planner
 
     def stack(self) -> Any:
         """Make the batch.
@@ -457,11 +449,12 @@ class Batch:
                 except ConversionError as error:
                     errors[index] = _in_samples(error, structure.path(index))
         except _HiddenContainersError:
-            self._is_sure = True
-            self._take(self._programs.make(self._samples)[:3])
+            self._made, self._columns, self._structure, _ = self._programs.make(self._samples)
+            self._is_sure, self._planner = True, None
+            self._marks.clear()
             return self._each(do)
         if self._is_other_text and self._made.names is not None:
-            self._planner.refuse_unknown_names(self._columns)
+            self.planner.refuse_unknown_names(self._columns)
         if errors:
             rule = self._programs.targets.rule
             raise_all(errors, structure.path, rule, structure.name, "sample")
@@ -482,7 +475,7 @@ class Batch:
         programs, kind, key = self._programs, self._made.columns[index], None
         try:
             if kind.value is None or not len(column[0].shape):
-                result = programs.by_fast_path(kind, self._planner, index, column)
+                result = programs.by_fast_path(kind, self, index, column)
                 if result is not None:
                     return result
                 signature = together.signature(column)
@@ -500,7 +493,7 @@ class Batch:
     def _executed(self, recipe: Recipe, index: int, column: list[Any]) -> Any:
         result = run.execute(recipe.program, column)
         if run.is_verifying():
-            prepared = self._planner.leaf(index, column, self._made.columns[index].types).prepared
+            prepared = self.planner.leaf(index, column, self._made.columns[index].types).prepared
             if prepared is not None:
                 run.verify(prepared._replace(recipe=recipe), result)
         return result
@@ -522,8 +515,8 @@ class Batch:
         if plan.prepared is not None and key is not None:
             self._programs.keep(key, plan.prepared, column)
         result = plan.run()
-        for keyword, mark, conversion in beside:
-            self._marks.append((index, keyword, run.convert(mark, conversion)))
+        for name, _, mark, conversion in beside:
+            self._marks.append((index, name, run.convert(mark, conversion)))
         return result
 
     def _explained(
@@ -532,18 +525,18 @@ class Batch:
         plan, beside = self._planned(index, column)
         if plan.read is not None and plan.conversion is not None:
             plan = plan._replace(prepared=self._prepare(plan.read, plan.conversion))
-        return plan, [(keyword, self._prepare(mark, by)) for keyword, mark, by in beside]
+        return plan, [(keyword, self._prepare(mark, by)) for _, keyword, mark, by in beside]
 
     def _planned(
         self, index: int, column: list[Any]
-    ) -> tuple[ColumnPlan, list[tuple[str, NewArray, Conversion]]]:
-        """The plan of a column, and of its mask and lengths.
+    ) -> tuple[ColumnPlan, list[tuple[str, str, NewArray, Conversion]]]:
+        """The plan of a column; and its mask and lengths, each with its key in the batch.
 
         Raises:
             _HiddenContainersError: Some leaves are containers.
             ConversionError: They cannot be stacked or converted.
         """
-        kind, planner, found = self._made.columns[index], self._planner, None
+        kind, planner, found = self._made.columns[index], self.planner, None
         try:
             found = planner.leaf(index, column, kind.types)
         finally:
@@ -553,45 +546,40 @@ class Batch:
         if kind.convert is not Batch.kept and found.prepared is found.read is None:
             self._is_other_text = True
         beside = planner.marks_of(found)
-        if beside:
-            self._refuse_marks(index, [keyword for keyword, *_ in beside])
-        return found, beside
+        return found, [(self._beside(index, each[0]), *each) for each in beside]
 
     # -- masks and lengths ------------------------------------------------------------------------
 
-    def _refuse_marks(self, index: int, keywords: Sequence[str]) -> None:
-        """Raise if masks or lengths cannot be put beside a leaf.
+    def _beside(self, index: int, keyword: str) -> str:
+        """The key of a mask or of lengths beside a leaf.
 
         Raises:
-            UnsupportedTypeError: There is no key, or it has such a leaf.
+            UnsupportedTypeError: The leaf has no key, or there is such a leaf.
         """
-        if self._places is None:
-            self._places = self._structure.keys(self._samples[0])
-        place = self._places[index]
+        route = self._made.routes[index]
+        place = place_of(self._samples[0], route)
         if place is None:
             # What is no mapping may become one in a batch: an array with fields.
             with suppress(Exception):
                 firsts = [column[0] for column in self._columns]
-                place = self._structure.keys(self._structure.rebuild(firsts))[index]
-        for keyword in keywords:
-            if place is None:
-                raise UnsupportedTypeError(
-                    f"{keyword}=True adds a leaf beside this one, "
-                    "which is below no str key of a dict.",
-                    hints.without(keyword),
-                )
-            mapping, key = place
-            if f"{key}_{keyword}" in mapping:
-                raise UnsupportedTypeError(
-                    f"{keyword}=True adds {quoted(f'{key}_{keyword}')} beside this leaf, "
-                    "and there is one.",
-                    hints.without(keyword),
-                )
+                place = place_of(self._structure.rebuild(firsts), route)
+        if place is None:
+            raise UnsupportedTypeError(
+                f"{keyword}=True adds a leaf beside this one, which is below no str key of a dict.",
+                hints.without(keyword),
+            )
+        mapping, key = place
+        name = f"{key}_{keyword}"
+        if name in mapping:
+            raise UnsupportedTypeError(
+                f"{keyword}=True adds {quoted(name)} beside this leaf, and there is one.",
+                hints.without(keyword),
+            )
+        return name
 
     def _put_marks(self, batch: Any) -> None:
-        places = self._structure.keys(batch)
-        for index, keyword, mark in self._marks:
-            place = places[index]
+        for index, name, mark in self._marks:
+            place = place_of(batch, self._made.routes[index])
             if place is None:
                 raise at_path(
                     UnsupportedTypeError(
@@ -600,8 +588,7 @@ class Batch:
                     ),
                     self._structure.path(index),
                 )
-            mapping, key = place
-            mapping[f"{key}_{keyword}"] = mark
+            place[0][name] = mark
 
 
 def _in_samples(error: ConversionError, path: str) -> ConversionError:

@@ -6,6 +6,7 @@ be. What differs between samples is told by the errors here.
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from .. import hints
@@ -15,16 +16,18 @@ from ..errors import UnsupportedTypeError, an
 from ..hints import Hint
 from ..sequences.columns import apart
 from ..sequences.numbers import types_in
-from ..trees.containers import PLAIN, may_open
+from ..trees.containers import PLAIN, may_open, openings_of
 from ..trees.structure import Structure, are_alike, at_path, equal
 from ..trees.walk import is_row, take_apart
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..trees.leaves import LeafRule
     from ..trees.structure import Container
 
 
-__all__ = ["columns_of", "hide_containers", "take_columns"]
+__all__ = ["columns_of", "hide_containers", "place_of", "take_columns"]
 
 _ONE_LEAF = take_apart(None)[1]
 _LISTS_ARE_LEAVES = "lambda x: isinstance(x, (list, tuple))"
@@ -110,6 +113,21 @@ def hide_containers(column: list[Any], types: set[type], *, rows: bool) -> bool:
     if rows and type(column[0]) is list and all(is_row(x) for x in column if type(x) is list):
         kinds.discard(list)  # elsewhere it is not known to be below a key
     return any(may_open(kind, column) for kind in kinds)
+
+
+def place_of(tree: Any, route: Sequence[int]) -> tuple[MutableMapping[Any, Any], str] | None:
+    """The mapping that holds a leaf, and its key there; ``None`` if it is below no str key of one.
+
+    Args:
+        tree: A sample, or the batch.
+        route: The position of the leaf in its container, after those of the containers around.
+    """
+    for at in route[:-1]:
+        opened = (opening.open(tree) for opening in openings_of(type(tree)))
+        _, values = next(each for each in opened if each is not None)
+        tree = [*values][at]
+    key = [*tree][route[-1]] if route and isinstance(tree, MutableMapping) else None
+    return (tree, key) if isinstance(key, str) else None
 
 
 # -- one by one ------------------------------------------------------------------------------------
