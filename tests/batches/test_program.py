@@ -783,7 +783,7 @@ def test_the_programs_that_are_kept_are_bounded(monkeypatch):
         assert columns_kept == kept._columns < 700
     for rank in range(20):
         ferry.collate([np.ones((1,) * rank, ">f4")] * 2, "torch")
-    assert len(kept.recipes) <= 8
+    assert len(kept.known) <= 8
     assert programs_for() is kept
 
 

@@ -146,8 +146,9 @@ class Padding:
             )
         if not many:
             return None
-        most, least = (tuple(map(each, zip(*different, strict=True))) for each in (max, min))
-        return PaddedShapes(shapes, *self._whole_of(most, least), self.left)
+        axes = [*zip(*different, strict=True)]
+        whole = self._whole_of(tuple(map(max, axes)), tuple(map(min, axes)))
+        return PaddedShapes(shapes, *whole, self.left)
 
     def _whole_of(self, most: Shape, least: Shape) -> tuple[Shape, int]:
         """The shape of each padded leaf, and the axis for `multiple` and `side`."""
@@ -249,28 +250,31 @@ class PaddedShapes(NamedTuple):
     @property
     def mask(self) -> Array:
         """For each leaf, a mask of that axis that is true where it has data."""
-        length, lengths = self.whole[self.axis], self.lengths[:, np.newaxis]
-        places = np.arange(length)
-        if self.left:
-            return _compact(places >= length - lengths)
-        return _compact(places < lengths)
+        return _compact(self._mask())
 
-    @property
-    def is_short(self) -> bool:
-        """Whether the leaves are rows so short that writing all at once, by a mask, is faster."""
-        return len(self.whole) == 1 and self.whole[0] <= _SHORT
+    def _mask(self) -> Array:
+        length, axis = self.whole[self.axis], self.axis
+        lengths = np.array([[shape[axis]] for shape in self.shapes])
+        if self.left:
+            return np.arange(length) >= length - lengths  # type: ignore[no-any-return]
+        return np.arange(length) < lengths  # type: ignore[no-any-return]
+
+    def where(self, *, alike: bool) -> Any:
+        """The index of each leaf's data after padding; or, of leaves that are alike, their mask.
+
+        Of short rows, it is faster to write all at once, by a mask.
+        """
+        if alike and len(self.whole) == 1 and self.whole[0] <= _SHORT:
+            return self._mask()
+        if len(self.whole) == 1:
+            length = self.whole[0]
+            return [slice(length - n, length) if self.left else slice(n) for (n,) in self.shapes]
+        return [tuple(map(self._span, range(len(shape)), shape)) for shape in self.shapes]
 
     @property
     def is_needed(self) -> bool:
         """Whether any leaf is padded."""
         return any(shape != self.whole for shape in self.shapes)
-
-    def places(self) -> list[Any]:
-        """For each leaf, the index of its data after padding."""
-        if len(self.whole) == 1:
-            length = self.whole[0]
-            return [slice(length - n, length) if self.left else slice(n) for (n,) in self.shapes]
-        return [tuple(map(self._span, range(len(shape)), shape)) for shape in self.shapes]
 
     def _span(self, axis: int, length: int) -> slice:
         whole = self.whole[axis]

@@ -9,6 +9,7 @@ errors of all columns together.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -37,16 +38,18 @@ from .stacking import ColumnPlan, Columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from ..execution.recipes import Conversion, Recipe
+    from ..execution.recipes import Conversion
     from ..execution.run import Prepared
     from ..sequences.reader import NewArray
     from ..trees.leaves import LeafRule
     from ..trees.structure import Container
     from ..trees.targets import Targets
-    from .padding import Padding
+    from .padding import PaddedShapes, Padding
     from .plans import BatchPlan
 
     Found = tuple["BatchProgram", list[list[Any]], Structure]
+    Mark = tuple[str, str, NewArray, Conversion]
+    """The key of a mask or of lengths, the keyword, the array, and what converts it."""
 
 __all__ = ["Batch", "BatchProgram", "BatchPrograms"]
 
@@ -58,6 +61,8 @@ _MOST_COLUMNS = 1 << 16
 """The most columns of all programs of one request together."""
 _MOST_RECIPES = 256
 """The most recipes of one request, and the most kinds of leaves that are known."""
+_SIZED = frozenset({dict, OrderedDict, list, tuple})
+"""Types whose objects are told apart by their size at first sight."""
 _NEVER_COLUMNS = PLAIN | {list, np.ndarray}
 """Types of leaves that are no columns of tables."""
 _LOOKED_AT = (TensorInfo, np.void)
@@ -78,13 +83,13 @@ class ColumnKind(NamedTuple):
         types: Their types.
         convert: Makes the tensor, or the list: a method of `Batch`.
         value: The number with which they are padded; ``None`` if they are not.
-        among: Which name in ``dtype=`` is theirs; ``None`` if none is.
+        among: Which name in ``dtype=`` is theirs, and which in ``pad=``; ``None`` if none is.
     """
 
     types: set[type]
     convert: Callable[[Batch, int, list[Any]], Any]
     value: Any
-    among: int | None
+    among: Hashable
 
 
 class BatchProgram(NamedTuple):
@@ -146,10 +151,11 @@ class BatchPrograms:
         "_idle",
         "_is_ordinary",
         "_kept",
+        "_nulls",
         "_of_columns",
         "_paths",
+        "known",
         "padding",
-        "recipes",
         "rule",
         "targets",
     )
@@ -165,8 +171,9 @@ class BatchPrograms:
         self.targets = targets
         self.rule = rule
         self.padding = padding
-        self.recipes: dict[Hashable, Recipe] = {}
-        """The recipes of columns of tensors, by what decides over them: see `Batch.tensors`."""
+        self.known: dict[Hashable, Prepared] = {}
+        """How columns of tensors are converted, by what decides it: see `Batch.tensors`."""
+        self._nulls = nulls
         self._of_columns = {**of_columns, "nulls": nulls}
         self._kept: dict[Any, tuple[BatchProgram, ...]] = {}
         self._columns = 0
@@ -192,13 +199,12 @@ class BatchPrograms:
                 tensor.
         """
         masks: list[Any] = []
-        nulls = self._of_columns["nulls"]
-        if nulls is not None:
+        if self._nulls is not None:
             samples = self._without_tables(samples, masks)
         if not samples:
             raise ShapeError("There are no samples to collate.", None)
         found = self._find(samples)
-        if found[0].has_tables and nulls is None:
+        if found[0].has_tables and self._nulls is None:
             # A table must become a dict first, in which a mask can be put beside a column.
             samples = self._without_tables(samples, masks)
             found = self._find(samples)
@@ -214,10 +220,8 @@ class BatchPrograms:
 
     def _find(self, samples: list[Any]) -> Found:
         first = samples[0]
-        kind, size = type(first), 0
-        if issubclass(kind, (dict, tuple, list)):
-            size = len(first)
-        sight = kind, size
+        kind = type(first)
+        sight = kind, len(first) if kind in _SIZED else 0
         programs = self._kept.get(sight, ())
         for made in programs:
             taken = made.take(samples, self.rule)
@@ -275,7 +279,8 @@ class BatchPrograms:
 
     def _kind_of(self, column: list[Any], name: str) -> ColumnKind:
         types, targets = types_in(column), self.targets
-        among = place_of_name(tuple([each for each, _ in targets.rule.names]), name)
+        patterns = (targets.rule.names, self.padding.by_name)
+        among = tuple([place_of_name(tuple([each for each, _ in x]), name) for x in patterns])
         convert: Any = Batch.planned
         value = self.padding.value_of(lambda: name)
         if self.rule.chosen is None and not any(issubclass(x, _LOOKED_AT) for x in types):
@@ -312,14 +317,21 @@ class BatchPrograms:
         conversion: Any = self.targets.common
         return conversion.environment()  # type: ignore[no-any-return]
 
-    def keep(self, key: tuple[Hashable, ...], prepared: Prepared, column: list[Any]) -> None:
-        """Keep the recipe of a column for others, unless a mode of the framework is in it."""
+    def keep(self, key: tuple[Hashable, ...], plan: ColumnPlan, column: list[Any]) -> None:
+        """Keep how a column is converted for others, unless a mode of the framework is in it."""
+        prepared, members = plan.prepared, None
+        if prepared is None or prepared.info.abstract is not None:
+            return
         # Another thread may have changed one of the tensors meanwhile.
-        signature = key[0]
-        if prepared.info.abstract is None and together.signature(column) == signature:
-            if len(self.recipes) >= _MOST_RECIPES:
-                self.recipes = {}
-            self.recipes[key] = prepared.recipe
+        if plan.extent is None:
+            now = together.signature(column)
+        else:
+            now = together.likeness(column) if plan.extent.is_needed else None
+            members = prepared.handle._replace(tensors=(), places=None, lengths=())
+        if now == key[0]:
+            if len(self.known) >= _MOST_RECIPES:
+                self.known = {}
+            self.known[key] = prepared._replace(handle=members)
 
     def by_fast_path(self, kind: ColumnKind, batch: Batch, index: int, column: list[Any]) -> Any:
         """The result of the target's fast path; ``None`` if there is none that takes the column."""
@@ -473,29 +485,48 @@ class Batch:
             ConversionError: They cannot be stacked or converted.
         """
         programs, kind, key = self._programs, self._made.columns[index], None
+        extent = None
         try:
-            if kind.value is None or not len(column[0].shape):
+            if kind.value is not None and len(column[0].shape):
+                signature = together.likeness(column)
+                if signature is not None:
+                    extent = programs.padding.extent_of([x.shape for x in column])
+            else:
                 result = programs.by_fast_path(kind, self, index, column)
                 if result is not None:
                     return result
                 signature = together.signature(column)
-                if signature is not None:
-                    key = signature, kind.among, programs.environment()
-                    recipe = programs.recipes.get(key)
-                    if recipe is not None:
-                        return self._executed(recipe, index, column)
-        except (ConversionError, PlanViolation):
+            if signature is not None:
+                rank = None if extent is None else len(extent.whole)
+                key = signature, kind.among, rank, programs.environment()
+                known = programs.known.get(key)
+                if known is not None and (extent is None or extent.is_needed):
+                    return self._executed(known, index, column, extent)
+        except PlanViolation:
             raise
         except Exception:  # noqa: BLE001 - what a framework raises; the description may tell why
             key = None
         return self.planned(index, column, key)
 
-    def _executed(self, recipe: Recipe, index: int, column: list[Any]) -> Any:
-        result = run.execute(recipe.program, column)
+    def _executed(
+        self, known: Prepared, index: int, column: list[Any], extent: PaddedShapes | None
+    ) -> Any:
+        """The tensor of a column that is converted as another one was."""
+        value: Any = column
+        if extent is not None:
+            value = known.handle._replace(
+                tensors=column,
+                shape=(len(column), *extent.whole),
+                places=extent.where(alike=True),
+                lengths=[shape[0] for shape in extent.shapes],
+            )
+        result = run.execute(known.recipe.program, value)
         if run.is_verifying():
             prepared = self.planner.leaf(index, column, self._made.columns[index].types).prepared
             if prepared is not None:
-                run.verify(prepared._replace(recipe=recipe), result)
+                run.verify(prepared._replace(recipe=known.recipe), result)
+        if extent is not None and self._programs.padding.adds:
+            self._add_marks(index, self._beside(index, ColumnPlan(known, extent=extent)))
         return result
 
     def planned(
@@ -512,11 +543,10 @@ class Batch:
             ConversionError: They cannot be stacked or converted.
         """
         plan, beside = self._planned(index, column)
-        if plan.prepared is not None and key is not None:
-            self._programs.keep(key, plan.prepared, column)
+        if key is not None:
+            self._programs.keep(key, plan, column)
         result = plan.run()
-        for name, _, mark, conversion in beside:
-            self._marks.append((index, name, run.convert(mark, conversion)))
+        self._add_marks(index, beside)
         return result
 
     def _explained(
@@ -527,9 +557,7 @@ class Batch:
             plan = plan._replace(prepared=self._prepare(plan.read, plan.conversion))
         return plan, [(keyword, self._prepare(mark, by)) for _, keyword, mark, by in beside]
 
-    def _planned(
-        self, index: int, column: list[Any]
-    ) -> tuple[ColumnPlan, list[tuple[str, str, NewArray, Conversion]]]:
+    def _planned(self, index: int, column: list[Any]) -> tuple[ColumnPlan, list[Mark]]:
         """The plan of a column; and its mask and lengths, each with its key in the batch.
 
         Raises:
@@ -545,17 +573,24 @@ class Batch:
                 raise _HiddenContainersError
         if kind.convert is not Batch.kept and found.prepared is found.read is None:
             self._is_other_text = True
-        beside = planner.marks_of(found)
-        return found, [(self._beside(index, each[0]), *each) for each in beside]
+        return found, self._beside(index, found)
 
     # -- masks and lengths ------------------------------------------------------------------------
 
-    def _beside(self, index: int, keyword: str) -> str:
-        """The key of a mask or of lengths beside a leaf.
+    def _beside(self, index: int, plan: ColumnPlan) -> list[Mark]:
+        """The mask and the lengths of a column.
 
         Raises:
             UnsupportedTypeError: The leaf has no key, or there is such a leaf.
         """
+        found = self.planner.marks_of(plan)
+        return [(self._name_beside(index, keyword), keyword, *each) for keyword, *each in found]
+
+    def _add_marks(self, index: int, beside: list[Mark]) -> None:
+        for name, _, mark, conversion in beside:
+            self._marks.append((index, name, run.convert(mark, conversion)))
+
+    def _name_beside(self, index: int, keyword: str) -> str:
         route = self._made.routes[index]
         place = place_of(self._samples[0], route)
         if place is None:

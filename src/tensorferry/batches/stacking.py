@@ -623,9 +623,7 @@ class Columns(NamedTuple):
             members = members._replace(
                 shape=(len(shapes), *extent.whole),
                 asked=asked,
-                places=extent.mask
-                if members.which is None and extent.is_short
-                else extent.places(),
+                places=extent.where(alike=members.which is None),
                 value=self.filling(index, value, dtype, request, members.infos),
                 lengths=[shape[0] for shape in shapes],
                 code=self.padding.code(value),
