@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from .padding import PaddedShapes, Padding
     from .plans import BatchPlan
 
-    Found = tuple["BatchProgram", list[list[Any]], Structure]
+    Found = tuple["BatchProgram", list[list[Any]], Sequence[Any]]
+    """A program, the columns of samples, and what containers are made from."""
     Mark = tuple[str, str, NewArray, Conversion]
     """The key of a mask or of lengths, the keyword, the array, and what converts it."""
 
@@ -229,9 +230,8 @@ class BatchPrograms:
                 if made is not programs[0]:
                     # The one that was used last is tried first.
                     self._kept[sight] = made, *[each for each in programs if each is not made]
-                return made, taken[0], Structure(made.root, taken[1])
-        found = self.make(samples)
-        made, are_alike = found[0], found[3]
+                return made, *taken
+        made, columns, structure, are_alike = self.make(samples)
         if are_alike:
             self._columns += len(made.columns)
             if self._columns > _MOST_COLUMNS or len(self._kept) >= _MOST:
@@ -240,7 +240,7 @@ class BatchPrograms:
                 programs = ()
             self._columns -= sum(len(each.columns) for each in programs[_ALTERNATIVES - 1 :])
             self._kept[sight] = made, *programs[: _ALTERNATIVES - 1]
-        return found[:3]
+        return made, columns, structure.kept
 
     # -- make -------------------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class Batch:
     Args:
         programs: The programs of the request.
         samples: The samples.
-        found: The program, the columns, and the structure of a sample.
+        found: The program, the columns, and what containers are made from.
         prepare: As for `Columns`.
         masks: The leaves that are masks of nulls.
     """
@@ -380,6 +380,7 @@ class Batch:
     _is_sure = False
     _is_other_text = False
     _planner: Columns | None = None
+    _structure: Structure | None = None
 
     def __init__(
         self,
@@ -391,10 +392,17 @@ class Batch:
     ) -> None:
         self._programs = programs
         self._samples = samples
-        self._made, self._columns, self._structure = found
+        self._made, self._columns, self._kept = found
         self._prepare = prepare
         self._masks = masks
         self._marks: list[tuple[int, str, Any]] = []
+
+    @property
+    def structure(self) -> Structure:
+        """The structure of the first sample."""
+        if self._structure is None:
+            self._structure = Structure(self._made.root, self._kept)
+        return self._structure
 
     @property
     def planner(self) -> Columns:
@@ -402,7 +410,7 @@ class Batch:
         if self._planner is None:
             masks = frozenset(map(id, self._masks))
             names = self._made.names
-            self._planner = self._programs.planner(self._structure, names, self._prepare, masks)
+            self._planner = self._programs.planner(self.structure, names, self._prepare, masks)
         return self._planner
 
     def stack(self) -> Any:
@@ -412,7 +420,9 @@ class Batch:
             ConversionError: A column cannot be stacked or converted; several raise a `TreeError`.
         """
         results = self._each(Batch.planned if self._masks else None)
-        batch = self._structure.rebuild(results, len(self._samples))
+        if self._made.root is None:
+            return results[0]
+        batch = self.structure.rebuild(results, len(self._samples))
         if self._marks:
             self._put_marks(batch)
         return batch
@@ -431,7 +441,7 @@ class Batch:
         leaves: list[StackedLeaf] = []
         kept: list[KeptLeaf] = []
         for index, (leaf, beside) in enumerate(self._each(Batch._explained)):
-            path, column = self._structure.path(index), self._columns[index]
+            path, column = self.structure.path(index), self._columns[index]
             if leaf.prepared is None:
                 kept.append(KeptLeaf(path, class_name(column[0]), why_kept(leaf.kept, column)))
                 continue
@@ -453,13 +463,13 @@ class Batch:
         """
         results: list[Any] = []
         errors: dict[int, ConversionError] = {}
-        structure, kinds = self._structure, self._made.columns
+        kinds = self._made.columns
         try:
             for index, column in enumerate(self._columns):
                 try:
                     results.append((do or kinds[index].convert)(self, index, column))
                 except ConversionError as error:
-                    errors[index] = _in_samples(error, structure.path(index))
+                    errors[index] = _in_samples(error, self.structure.path(index))
         except _HiddenContainersError:
             self._made, self._columns, self._structure, _ = self._programs.make(self._samples)
             self._is_sure, self._planner = True, None
@@ -468,7 +478,7 @@ class Batch:
         if self._is_other_text and self._made.names is not None:
             self.planner.refuse_unknown_names(self._columns)
         if errors:
-            rule = self._programs.targets.rule
+            structure, rule = self.structure, self._programs.targets.rule
             raise_all(errors, structure.path, rule, structure.name, "sample")
         return results
 
@@ -597,7 +607,7 @@ class Batch:
             # What is no mapping may become one in a batch: an array with fields.
             with suppress(Exception):
                 firsts = [column[0] for column in self._columns]
-                place = place_of(self._structure.rebuild(firsts), route)
+                place = place_of(self.structure.rebuild(firsts), route)
         if place is None:
             raise UnsupportedTypeError(
                 f"{keyword}=True adds a leaf beside this one, which is below no str key of a dict.",
@@ -621,7 +631,7 @@ class Batch:
                         "The mapping that was made of this one takes no more keys.",
                         "a dict in its place",
                     ),
-                    self._structure.path(index),
+                    self.structure.path(index),
                 )
             place[0][name] = mark
 
