@@ -85,20 +85,29 @@ def _in_columns(container: Container, samples: list[Any]) -> tuple[Any, list[lis
     if first is None:
         return None
     whole = first[0]
-    is_itself = first[1] is samples[0] and issubclass(kind, (list, tuple))
-    if is_itself or type(whole) is kind:
-        columns = apart([whole if type(whole) is kind else samples[0], *samples[1:]])
-    else:
+    held: Any = None
+    if type(whole) is kind:
+        held = [whole, *samples[1:]]
+    elif first[1] is samples[0] and issubclass(kind, (list, tuple)):
+        held = samples
+    elif isinstance(whole, Node) and whole.held is not None:
+        held = whole.held(samples)
+    if held is None:
         others = list(map(container.opened, samples[1:]))
         if not all(other is not None and _are_alike(whole, other[0]) for other in others):
             return None
-        columns = apart([tuple(values) for _, values in (first, *others)])  # type: ignore[misc]
+        held = [tuple(values) for _, values in (first, *others)]  # type: ignore[misc]
+    columns = apart(held)
     return None if columns is None else (whole, columns)
 
 
 def _are_alike(whole: Any, other: Any) -> bool:
     """Whether containers have the same keys and attributes, and one stands in a batch."""
-    return are_alike(whole, other) and not (isinstance(other, Node) and other.no_batch is not None)
+    if not (isinstance(whole, Node) and isinstance(other, Node)):
+        return are_alike(whole, other)
+    parts = (whole.entries, other.entries), (whole.static, other.static)
+    are_equal = all(equal(*each) for each in (*parts, (whole.registered, other.registered)))
+    return are_equal and other.no_batch is None
 
 
 def hide_containers(column: list[Any], types: set[type], *, rows: bool) -> bool:
