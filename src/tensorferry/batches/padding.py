@@ -136,17 +136,16 @@ class Padding:
         Raises:
             ShapeError: The numbers of axes differ.
         """
-        different = set(shapes)
-        few, many = min(different, key=len), max(different, key=len)
-        if len(few) != len(many):
+        if len(set(map(len, shapes))) > 1:
+            few, many = min(shapes, key=len), max(shapes, key=len)
             raise ShapeError(
                 f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
                 f"{tuple(few)}, {tuple(many)}.",
                 APART,
             )
-        if not many:
+        axes = [*zip(*shapes, strict=True)]
+        if not axes:
             return None
-        axes = [*zip(*different, strict=True)]
         whole = self._whole_of(tuple(map(max, axes)), tuple(map(min, axes)))
         return PaddedShapes(shapes, *whole, self.left)
 
@@ -254,7 +253,7 @@ class PaddedShapes(NamedTuple):
 
     def _mask(self) -> Array:
         length, axis = self.whole[self.axis], self.axis
-        lengths = np.array([[shape[axis]] for shape in self.shapes])
+        lengths = np.array([shape[axis] for shape in self.shapes])[:, np.newaxis]
         if self.left:
             return np.arange(length) >= length - lengths  # type: ignore[no-any-return]
         return np.arange(length) < lengths  # type: ignore[no-any-return]

@@ -232,7 +232,7 @@ class BatchPrograms:
                     self._kept[sight] = made, *[each for each in programs if each is not made]
                 return made, *taken
         made, columns, structure, are_alike = self.make(samples)
-        if are_alike:
+        if are_alike and self.rule.chosen is None:
             self._columns += len(made.columns)
             if self._columns > _MOST_COLUMNS or len(self._kept) >= _MOST:
                 self._kept = {}

@@ -37,7 +37,7 @@ _LISTS_ARE_LEAVES = "lambda x: isinstance(x, (list, tuple))"
 
 
 def take_columns(
-    root: Container | None, samples: list[Any]
+    root: Container | None, samples: list[Any], met: list[Any] | None = None
 ) -> tuple[list[list[Any]], list[Any]] | None:
     """The columns of samples, and what the first of each container is made again from.
 
@@ -46,21 +46,28 @@ def take_columns(
     Args:
         root: The outermost container; ``None`` if each sample is one leaf.
         samples: The samples.
+        met: The containers of all but the first sample are added here.
     """
     columns: list[list[Any]] = []
     wholes: list[Any] = []
     if root is None:
         return [samples], wholes
     try:
-        are_taken = _take(root, samples, columns, wholes)
+        are_taken = _take(root, samples, columns, wholes, met)
     except Exception:  # noqa: BLE001 - the class of a container, or of a key, may raise any
         return None
     return (columns, wholes) if are_taken and len(columns) == root.count else None
 
 
 def _take(
-    container: Container, samples: list[Any], columns: list[list[Any]], wholes: list[Any]
+    container: Container,
+    samples: list[Any],
+    columns: list[list[Any]],
+    wholes: list[Any],
+    met: list[Any] | None,
 ) -> bool:
+    if met is not None:
+        met += samples[1:]
     found = _in_columns(container, samples)
     if found is None or len(found[1]) != container.size:
         return False
@@ -69,7 +76,7 @@ def _take(
     start = 0
     for at, inner in container.inner:
         columns += values[start:at]
-        if not _take(inner, values[at], columns, wholes):
+        if not _take(inner, values[at], columns, wholes, met):
             return False
         start = at + 1
     columns += values[start:]
@@ -115,7 +122,7 @@ def hide_containers(column: list[Any], types: set[type], *, rows: bool) -> bool:
 
     Args:
         column: The objects.
-        types: Their types.
+        types: Their types, and perhaps others.
         rows: Whether a plain list of numbers below a key is a leaf.
     """
     kinds = types - PLAIN
@@ -162,8 +169,11 @@ def columns_of(samples: list[Any], rule: LeafRule) -> tuple[list[list[Any]], Str
             why, hint = node.no_batch
             placed_hint = Hint.of(hint).at(f"sample{path[1:]}")
             raise at_path(UnsupportedTypeError(why, placed_hint), path)
-    taken = take_columns(structure.root, samples) if chosen is None else None
-    if taken is not None and _are_surely_alike(structure, taken[0], rows=rows):
+    met: list[Any] = []
+    taken = take_columns(structure.root, samples, met)
+    if taken is not None and _are_surely_alike(structure, taken[0], met, rule):
+        for column, leaf in zip(taken[0], first, strict=True):
+            column[0] = leaf  # the very object that a callable was asked for
         return taken[0], structure, True
     columns = [[leaf] for leaf in first]
     for number, sample in enumerate(samples[1:], 1):
@@ -176,15 +186,29 @@ def columns_of(samples: list[Any], rule: LeafRule) -> tuple[list[list[Any]], Str
     return columns, structure, False
 
 
-def _are_surely_alike(structure: Structure, columns: list[list[Any]], *, rows: bool) -> bool:
-    """Whether samples that were taken apart as the first one have no other containers."""
-    mixed = []
+def _are_surely_alike(
+    structure: Structure, columns: list[list[Any]], met: list[Any], rule: LeafRule
+) -> bool:
+    """Whether samples that were taken apart as the first one have no other containers.
+
+    Args:
+        structure: The structure of the first one.
+        columns: The columns.
+        met: The containers of the others.
+        rule: The rule for which leaves are stacked. A user's callable is asked for each value of
+            the others, as it has been for those of the first one.
+    """
+    chosen, rows, mixed = rule.chosen, rule.takes_rows, []
     for place, column in enumerate(columns):
-        types = types_in(column)
-        if hide_containers(column, types, rows=rows):
+        types, left = types_in(column), column
+        if chosen is not None:
+            left = [x for x in column[1:] if not chosen(x)]
+        if left and hide_containers(left, types, rows=rows):
             return False
         if len(types) > 1:
             mixed.append(place)
+    if chosen is not None and any(map(chosen, met)):
+        return False
     # Where the list of one sample has other types, that of another one may be a leaf.
     lists = [
         range(first, first + container.count)
