@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from struct import pack, unpack
+from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import hints
@@ -217,7 +217,7 @@ def _find(
                 dtype = rule_of(dtype)
             pad, *others = padding
             if pad is not None:
-                pad = _key_of_pad(pad)
+                pad = dumps(pad, 2)  # by the types of numbers too, and the bits of floats
             found = _programs(goal, dtype, device, casting, grad, leaves, unknown, pad, *others)
             if found is not None:
                 return found
@@ -242,29 +242,6 @@ def _new_programs(
     return BatchPrograms(targets, rule, Padding(*padding), nulls, dtype=dtype, casting=casting)
 
 
-def _key_of_pad(pad: Any) -> Any:
-    """``pad=`` as a key: by the types of numbers too, and the bits of floats.
-
-    Raises:
-        TypeError: It has another number, or is none.
-    """
-    if isinstance(pad, Mapping):
-        return tuple([(type(name), name, _key_of_pad(each)) for name, each in pad.items()])
-    if type(pad) not in (int, float, bool):
-        raise TypeError
-    if type(pad) is float:
-        return float, pack("d", pad)
-    return type(pad), pad
-
-
-def _pad_of_key(key: Any) -> Any:
-    if not key or type(key[0]) is tuple:
-        return {name: _pad_of_key(each) for _, name, each in key}
-    if key[0] is float:
-        return unpack("d", key[1])[0]
-    return key[1]
-
-
 @lru_cache(maxsize=256, typed=True)
 def _programs(
     goal: To | tuple[str, str | None, str | None] | None,
@@ -274,7 +251,7 @@ def _programs(
     grad: str,
     leaves: Leaves,
     unknown: str,
-    pad: Any,
+    pad: bytes | None,
     *padding: Any,
 ) -> BatchPrograms | None:
     """The programs for keywords of `collate`; ``None`` if they have none that can be kept.
@@ -288,7 +265,7 @@ def _programs(
         grad: See there.
         leaves: See there.
         unknown: See there.
-        pad: What `_key_of_pad` gives.
+        pad: See there; as `marshal` writes it.
         *padding: The other keywords about padding.
 
     Raises:
@@ -304,7 +281,8 @@ def _programs(
     if targets is None:
         return None
     rule = leaf_rule(leaves, unknown=unknown)
-    asked = Padding(None if pad is None else _pad_of_key(pad), *padding)
+    number = None if pad is None else loads(pad)  # noqa: S302 - it was written above
+    asked = Padding(number, *padding)
     return BatchPrograms(targets, rule, asked, dtype=dtype, casting=casting)
 
 

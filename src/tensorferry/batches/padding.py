@@ -343,40 +343,22 @@ def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Memb
     """
     if members.which is None:
         return None
-    pairs = [*zip(column, members.which, strict=True)]
+    pairs = [(members.infos[place], members.sources[place]) for place in members.which]
     # Also a list of empty lists, whose dtype nobody chose.
-    empty = [type(leaf) is list and 0 in members.infos[place].shape for leaf, place in pairs]
+    empty = [type(leaf) is list and 0 in pairs[at][0].shape for at, leaf in enumerate(column)]
     if all(empty):
         empty = [not leaf for leaf in column]
     if not any(empty):
         return None
-    known = sorted(
-        {place for (_, place), is_empty in zip(pairs, empty, strict=True) if not is_empty}
-    )
-    infos = [members.infos[place] for place in known]
-    sources = [members.sources[place] for place in known]
-    if not known:
-        infos, sources = (
-            [run.described(value)],
-            [registry.backend_of(value)],
-        )
+    tensors, left = [*column], [pair for pair, on in zip(pairs, empty, strict=True) if not on]
     # With the description of the first of the others, so that it does not change the dtype.
-    first, rank = infos[0], len(infos[0].shape) if known else 1
-    tensors = [*column]
-    which = [
-        0 if is_empty else known.index(place)
-        for (_, place), is_empty in zip(pairs, empty, strict=True)
-    ]
-    for index, (leaf, place) in enumerate(pairs):
-        if not empty[index]:
-            continue
-        if leaf:
-            shape = members.infos[place].shape
-        else:
-            shape = (0,) * rank
-        info = first._replace(shape=shape, strides=(0,) * len(shape))
-        if info not in infos:
-            infos.append(info)
-            sources.append(sources[0])
-        tensors[index], which[index] = np.empty(shape, np.bool_), infos.index(info)
-    return members._replace(tensors=tensors, infos=infos, sources=sources, which=which)
+    first, source = left[0] if left else (run.described(value), registry.backend_of(value))
+    rank = len(first.shape) if left else 1
+    for index in [index for index, on in enumerate(empty) if on]:
+        shape = pairs[index][0].shape if column[index] else (0,) * rank
+        pairs[index] = first._replace(shape=shape, strides=(0,) * len(shape)), source
+        tensors[index] = np.empty(shape, np.bool_)
+    sources = dict(pairs)
+    infos = [*sources]
+    which = [infos.index(info) for info, _ in pairs]
+    return members._replace(tensors=tensors, infos=infos, sources=[*sources.values()], which=which)

@@ -155,6 +155,7 @@ class BatchPrograms:
         "_nulls",
         "_of_columns",
         "_paths",
+        "environment",
         "known",
         "padding",
         "rule",
@@ -186,6 +187,7 @@ class BatchPrograms:
         if common is not None and rule.chosen is None:
             self._is_ordinary = common.request.is_ordinary and not targets.decides_by_leaf
             self._paths = fast_paths.paths_to(common.target.name)
+            self.environment: Callable[[], Hashable] = common.environment
 
     def open(self, samples: list[Any], prepare: Callable[..., Prepared] = run.prepare) -> Batch:
         """Take samples apart.
@@ -312,11 +314,6 @@ class BatchPrograms:
 
     # -- what columns have in common --------------------------------------------------------------
 
-    def environment(self) -> Hashable:
-        """The settings of the target on which recipes depend."""
-        conversion: Any = self.targets.common
-        return conversion.environment()  # type: ignore[no-any-return]
-
     def keep(self, key: tuple[Hashable, ...], plan: ColumnPlan, column: list[Any]) -> None:
         """Keep how a column is converted for others, unless a mode of the framework is in it."""
         prepared, members = plan.prepared, None
@@ -347,14 +344,13 @@ class BatchPrograms:
 
     def _asks_nothing(self, kind: ColumnKind, batch: Batch, index: int, first: Any) -> bool:
         """Whether the request asks of a column only the dtype and the device that it has anyway."""
-        conversion: Any = self.targets.common
         (each,), likeness = kind.types, None
         if each not in PYTHON_NUMBERS:
             owner = registry.BY_TYPE.get(each)
             likeness = None if owner is None else owner.quick.likeness(first)
             if likeness is None:
                 return False
-        key = each, likeness, kind.among, conversion.environment()
+        key = each, likeness, kind.among, self.environment()
         known = self._idle.get(key)
         if known is None:
             if len(self._idle) >= _MOST_RECIPES:
