@@ -262,7 +262,9 @@ class BatchPrograms:
         ]
         if names is not None:
             self.planner(structure, names).refuse_unknown_names(columns)
-        has_tables = self.padding.adds and any(self._may_be_columns(each.types) for each in kinds)
+        has_tables = self.padding.adds and (
+            self.rule.chosen is not None or any(self._may_be_columns(each.types) for each in kinds)
+        )
         labels = labels_of(structure.kept) if names is not None else None
         routes = structure.routes() if self.padding.adds else []
         made = BatchProgram(structure.root, names, labels, kinds, routes, has_tables)
