@@ -255,8 +255,8 @@ class PaddedShapes(NamedTuple):
         length, axis = self.whole[self.axis], self.axis
         lengths = np.array([shape[axis] for shape in self.shapes])[:, np.newaxis]
         if self.left:
-            return np.arange(length) >= length - lengths  # type: ignore[no-any-return]
-        return np.arange(length) < lengths  # type: ignore[no-any-return]
+            return np.arange(length) >= length - lengths
+        return np.arange(length) < lengths
 
     def where(self, *, alike: bool) -> Any:
         """The index of each leaf's data after padding; or, of leaves that are alike, their mask.

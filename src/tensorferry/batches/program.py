@@ -591,8 +591,10 @@ class Batch:
         Raises:
             UnsupportedTypeError: The leaf has no key, or there is such a leaf.
         """
-        found = self.planner.marks_of(plan)
-        return [(self._name_beside(index, keyword), keyword, *each) for keyword, *each in found]
+        return [
+            (self._name_beside(index, keyword), keyword, mark, conversion)
+            for keyword, mark, conversion in self.planner.marks_of(plan)
+        ]
 
     def _add_marks(self, index: int, beside: list[Mark]) -> None:
         for name, _, mark, conversion in beside:
