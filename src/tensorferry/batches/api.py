@@ -281,8 +281,7 @@ def _programs(
     if targets is None:
         return None
     rule = leaf_rule(leaves, unknown=unknown)
-    number = None if pad is None else loads(pad)  # noqa: S302 - it was written above
-    asked = Padding(number, *padding)
+    asked = Padding(pad and loads(pad), *padding)  # noqa: S302 - it was written above
     return BatchPrograms(targets, rule, asked, dtype=dtype, casting=casting)
 
 

@@ -352,7 +352,7 @@ def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Memb
         return None
     tensors, left = [*column], [pair for pair, on in zip(pairs, empty, strict=True) if not on]
     # With the description of the first of the others, so that it does not change the dtype.
-    first, source = left[0] if left else (run.described(value), registry.backend_of(value))
+    first, source = (*left, (run.described(value), registry.backend_of(value)))[0]
     rank = len(first.shape) if left else 1
     for index in [index for index, on in enumerate(empty) if on]:
         shape = pairs[index][0].shape if column[index] else (0,) * rank

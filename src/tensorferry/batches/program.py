@@ -255,17 +255,15 @@ class BatchPrograms:
             UnsupportedTypeError: As for `open`.
         """
         columns, structure, are_alike = columns_of(samples, self.rule)
-        names = structure.names() if self._by_name else None
-        kinds = [
-            self._kind_of(column, names[index] if names else "")
-            for index, column in enumerate(columns)
-        ]
-        if names is not None:
+        names: list[str] | None = None
+        labels: list[Any] | None = None
+        if self._by_name:
+            names, labels = structure.names(), labels_of(structure.kept)
             self.planner(structure, names).refuse_unknown_names(columns)
+        kinds = list(map(self._kind_of, columns, names or [""] * len(columns)))
         has_tables = self.padding.adds and (
             self.rule.chosen is not None or any(self._may_be_columns(each.types) for each in kinds)
         )
-        labels = labels_of(structure.kept) if names is not None else None
         routes = structure.routes() if self.padding.adds else []
         made = BatchProgram(structure.root, names, labels, kinds, routes, has_tables)
         return made, columns, structure, are_alike
@@ -322,11 +320,13 @@ class BatchPrograms:
         if prepared is None or prepared.info.abstract is not None:
             return
         # Another thread may have changed one of the tensors meanwhile.
-        if plan.extent is None:
+        if plan.extent is None or not plan.extent.is_needed:
             now = together.signature(column)
         else:
-            now = together.likeness(column) if plan.extent.is_needed else None
-            members = prepared.handle._replace(tensors=(), places=None, lengths=())
+            members, now = prepared.handle, together.likeness(column)
+            if members.which is not None:
+                return  # they are not alike
+            members = members._replace(tensors=(), places=None, lengths=())
         if now == key[0]:
             if len(self.known) >= _MOST_RECIPES:
                 self.known = {}
@@ -495,17 +495,18 @@ class Batch:
         programs, kind, key = self._programs, self._made.columns[index], None
         extent = None
         try:
-            if kind.value is not None and len(column[0].shape):
-                signature = together.likeness(column)
-                if signature is not None:
-                    extent = programs.padding.extent_of([x.shape for x in column])
-            else:
-                result = programs.by_fast_path(kind, self, index, column)
+            is_padded = kind.value is not None and len(column[0].shape) > 0
+            signature = together.likeness(column) if is_padded else None
+            if signature is not None:
+                extent = programs.padding.extent_of([x.shape for x in column])
+                is_padded = extent is None or extent.is_needed or programs.padding.adds
+            if not is_padded:
+                extent, result = None, programs.by_fast_path(kind, self, index, column)
                 if result is not None:
                     return result
                 signature = together.signature(column)
             if signature is not None:
-                rank = None if extent is None else len(extent.whole)
+                rank = extent and len(extent.whole)
                 key = signature, kind.among, rank, programs.environment()
                 known = programs.known.get(key)
                 if known is not None and (extent is None or extent.is_needed):

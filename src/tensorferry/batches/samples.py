@@ -142,7 +142,9 @@ def place_of(tree: Any, route: Sequence[int]) -> tuple[MutableMapping[Any, Any],
         opened = (opening.open(tree) for opening in openings_of(type(tree)))
         _, values = next(each for each in opened if each is not None)
         tree = [*values][at]
-    key = [*tree][route[-1]] if route and isinstance(tree, MutableMapping) else None
+    if not route or not isinstance(tree, MutableMapping):
+        return None
+    key = [*tree][route[-1]]
     return (tree, key) if isinstance(key, str) else None
 
 

@@ -368,7 +368,7 @@ class Columns(NamedTuple):
         padded: list[Any] = []
 
         def wanted(exact: Exact) -> Wanted:
-            """What the numbers become; the dtype and the conversion of all are put into `padded`."""
+            """What the numbers become; dtype and conversion of all are put into `padded`."""
             if not is_needed:
                 return Wanted(exact.dtype)
             decide, info = self.decider(index, conversion), _info_of(exact)
