@@ -118,7 +118,7 @@ def _are_alike(whole: Any, other: Any) -> bool:
 
 
 def hide_containers(column: list[Any], types: set[type], *, rows: bool) -> bool:
-    """Whether some objects of a column may be containers, which `take_columns` does not open.
+    """Whether some objects of a column are containers, which `take_columns` does not open.
 
     Args:
         column: The objects.
@@ -128,7 +128,14 @@ def hide_containers(column: list[Any], types: set[type], *, rows: bool) -> bool:
     kinds = types - PLAIN
     if rows and type(column[0]) is list and all(is_row(x) for x in column if type(x) is list):
         kinds.discard(list)  # elsewhere it is not known to be below a key
-    return any(may_open(kind, column) for kind in kinds)
+    return any(
+        opening.open(x) is not None
+        for kind in kinds
+        if may_open(kind, column)
+        for opening in openings_of(kind)
+        for x in column
+        if type(x) is kind
+    )
 
 
 def place_of(tree: Any, route: Sequence[int]) -> tuple[MutableMapping[Any, Any], str] | None:
