@@ -337,3 +337,22 @@ def test_nothing_of_padded_or_chosen_samples_is_kept():
     del tensors
     gc.collect()
     assert [each() for each in watched] == [None, None]
+
+
+@pytest.mark.fast_paths
+def test_objects_that_may_be_containers_have_a_program_too(monkeypatch):
+    """With JAX loaded, each class may have been registered with it: whether one was is looked up."""
+    pytest.importorskip("jax")
+    image = pytest.importorskip("PIL.Image")
+    ferry.to_jax(1.5)
+    photos = [image.new("RGB", (4, 5), (number, 1, 2)) for number in range(3)]
+    expected = np.stack([np.asarray(each) for each in photos])
+    made = []
+    real = program.BatchPrograms.make
+    for _ in range(3):
+        assert np.array_equal(ferry.collate(photos, "torch").numpy(), expected)
+    monkeypatch.setattr(
+        program.BatchPrograms, "make", lambda self, x: made.append(x) or real(self, x)
+    )
+    assert np.array_equal(ferry.collate(photos, "torch").numpy(), expected)
+    assert not made
