@@ -150,6 +150,14 @@ class Quick(Generic[Owner]):
         (signature,) = found
         return signature
 
+    def likeness_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        """What tensors of one type have in common, in host memory, whatever their shapes are.
+
+        It has all that the steps depend on of tensors that are padded and joined; each has a
+        ``shape``. ``None`` means that each must be described.
+        """
+        return None
+
     def join(self, tensors: Sequence[Any]) -> Array | None:
         """A new compact array with the values of tensors of one dtype and of equal shapes.
 

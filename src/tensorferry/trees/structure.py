@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import MutableMapping
 from contextlib import suppress
 from itertools import cycle, islice
 from operator import is_
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.nodes import Node, dotted
 from ..errors import ConversionError, LossyCastError, TreeError, UnsupportedTypeError
-from .containers import PLAIN, openings_of
+from .containers import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -308,22 +307,6 @@ class Structure:
 
         return self._visit(root, give)
 
-    def keys(self, tree: Any) -> list[tuple[Any, str] | None]:
-        """For each leaf, the mapping that holds it in a tree of this structure, and its key there.
-
-        ``None``: it is below no key that is a str, or the mapping takes no other.
-        """
-
-        def give(container: Container, _: Any, own: Any) -> list[Any]:
-            x = own[1]
-            keys: list[tuple[Any, str] | None] = [None] * container.size
-            if isinstance(x, MutableMapping) and len(x) == container.size:
-                keys = [(x, key) if isinstance(key, str) else None for key in x]
-            values = _values_of(x) if container.inner else keys
-            return list(zip(keys, values, strict=True))
-
-        return [key for key, _ in self._visit((None, tree), give)[0]]
-
     # -- comparisons ------------------------------------------------------------------------------
 
     def nodes(self) -> Iterator[Node]:
@@ -466,15 +449,6 @@ def _labels(kept: Any) -> list[Any] | None:
     if isinstance(kept, (dict, list)):
         return [(type(key), key if type(key) in PLAIN else id(key)) for key in kept]
     return None
-
-
-def _values_of(x: Any) -> list[Any]:
-    """The values of a container; none of a leaf."""
-    for opening in openings_of(type(x)):
-        opened = opening.open(x)
-        if opened is not None:
-            return [*opened[1]]
-    return []
 
 
 def without_values(kept: dict[Any, Any]) -> Any:

@@ -170,6 +170,10 @@ class NumpyQuick(Quick[NumpyBackend]):
             return self._unaddressed(first)
         return None
 
+    def likeness_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
+        return self.likeness(tensors[0]) if alike else None
+
     def join(self, tensors: Sequence[Any]) -> Array | None:
         return memory.joined(tensors) if tensors[0].dtype in NAMES else None
 

@@ -140,6 +140,12 @@ class TorchQuick(Quick[TorchBackend]):
             return None
         return len(info.shape), info._replace(shape=(), strides=(), misalignment=0)
 
+    def likeness_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        likeness = self.likeness(tensors[0])
+        if likeness is None or self.are_alike(tensors) is None:
+            return None
+        return likeness, any(map(_REQUIRES_GRAD, tensors))
+
     def join(self, tensors: Sequence[Any]) -> Array | None:
         if self.reader is None or tensors[0].nbytes * len(tensors) > _TOGETHER:
             return None
