@@ -28,8 +28,8 @@ from tests.trees.test_random_trees import (
 import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.execution import groups, run
-from tensorferry.trees import api, grouped, program
-from tensorferry.trees.conversion import TreeConversion
+from tensorferry.trees import api, grouped, program, shared_memory, structure
+from tensorferry.trees.described import DescribedTree
 from tensorferry.trees.leaves import leaf_rule
 
 BASE = np.arange(64, dtype="float32")
@@ -62,14 +62,20 @@ REQUESTS = st.sampled_from(
 )
 
 
+def described(tree, targets, rule):
+    """The tree, converted by the descriptions of its leaves, each of which was asked for."""
+    found = DescribedTree(tree, targets, rule)
+    return targets.programs(rule, coalesce=True)._converted_described(found, found.prepare())
+
+
 def leaf_by_leaf(tree, to, keywords):
-    """The same without programs; or its error."""
+    """The same without signatures, and without programs that are kept; or its error."""
     names = ("like", "dtype", "device", "copy", "casting")
     asked = (to, *(keywords.get(name) for name in names), "detach", {})
     which = keywords.get("leaves", "tensors")
     targets = api.targets_of(asked, which)
     rule = leaf_rule(which, unknown=keywords.get("unknown", "error"), scalars=targets.are_numbers)
-    return TreeConversion(tree, targets, rule, None, coalesce=True).convert()
+    return described(tree, targets, rule)
 
 
 def outcome(function, *arguments):
@@ -116,6 +122,7 @@ def assert_alike(tree, to, keywords):
         return
     before, ours, theirs = leaves_of(tree), leaves_of(found), leaves_of(expected)
     assert types_of(found) == types_of(expected)
+    assert occurrences_of(found) == occurrences_of(expected)
     assert len(before) == len(ours) == len(theirs) or to == "python"
     if to != "python":
         assert list(map(facts, ours, before)) == list(map(facts, theirs, before))
@@ -133,6 +140,20 @@ def types_of(tree):
     else:
         inside = None
     return type(tree) if inside is not None else None, inside
+
+
+def occurrences_of(tree):
+    """For each container of a tree, the number of the first that is the same object."""
+    met = []
+
+    def visit(x):
+        if isinstance(x, (dict, collections.UserDict, list, tuple, collections.deque)) and len(x):
+            met.append(id(x))
+            for inside in x.values() if hasattr(x, "values") else x:
+                visit(inside)
+
+    visit(tree)
+    return [met.index(each) for each in met]
 
 
 @pytest.mark.fast_paths
@@ -153,7 +174,7 @@ def test_snapshots_by_programs_are_independent(tree, other):
     for each in (tree, other, tree):
         rule = leaf_rule("tensors", unknown="error")
         own = api._in_its_framework(registry.revision)
-        expected = TreeConversion(each, own, rule, None, coalesce=True).convert()
+        expected = described(each, own, rule)
         found = ferry.snapshot(each)
         assert types_of(found) == types_of(expected)
         ours, theirs = leaves_of(found), leaves_of(expected)
@@ -179,7 +200,8 @@ def no_check_of_types(monkeypatch):
 
     def take(self, tree, rule):
         leaves, kept = [], []
-        if self.root is None or not self.root.take(tree, leaves, kept, []):
+        root = self.structure.root
+        if root is None or not root.take(tree, leaves, kept, []):
             return real(self, tree, rule)
         return (leaves, kept) if len(leaves) == len(self.kinds) else None
 
@@ -192,8 +214,17 @@ def ties_are_missed(monkeypatch):
     monkeypatch.setattr(program, "id", lambda _: next(ids), raising=False)
 
 
+def ties_of_memory_are_missed(monkeypatch):
+    monkeypatch.setattr(shared_memory, "ties", lambda _: {})
+
+
 def overlaps_are_missed(monkeypatch):
-    monkeypatch.setattr(groups, "may_share_a_byte", lambda *_, **__: False)
+    monkeypatch.setattr(shared_memory, "sharing_memory", lambda *_, **__: ())
+
+
+def containers_that_recur_are_missed(monkeypatch):
+    monkeypatch.setattr(structure, "recurring", lambda _: None)
+    monkeypatch.setattr(program, "recurring", lambda _: None)
 
 
 def buffers_are_shared(monkeypatch):
@@ -214,22 +245,32 @@ def buffers_are_shared(monkeypatch):
         reversed_leaves,
         no_check_of_types,
         ties_are_missed,
+        ties_of_memory_are_missed,
         overlaps_are_missed,
+        containers_that_recur_are_missed,
         buffers_are_shared,
     ],
 )
 def test_planted_faults_are_noticed(monkeypatch, plant):
     """The comparison above is one that can fail."""
-    x, y = np.zeros(4, "float32"), np.ones(4, "float32")
+    x, y, tensor = np.zeros(4, "float32"), np.ones(4, "float32"), torch.ones(2)
+    inner = [y.copy()]
     history = [
         ([x, y], {"copy": True}),
         ([x, 3], {"copy": True}),
         ([x, x], {"copy": True}),
+        ([tensor, tensor], {}),
+        ([BASE[:8], BASE[:8]], {"copy": True}),
         ([BASE[:8], BASE[4:12]], {"copy": True}),
+        ([inner, [inner]], {"copy": True}),
     ]
+    expected = [leaf_by_leaf(tree, "numpy", keywords) for tree, keywords in history]
     for tree, keywords in history:
         assert_alike(tree, "numpy", keywords)
     plant(monkeypatch)
+    api._forget()
+    monkeypatch.setattr(sys.modules[__name__], "leaf_by_leaf", lambda *_: next(known))
+    known = iter(expected)
     with pytest.raises((AssertionError, AttributeError)):  # noqa: PT012 - which of them notices is not the point
         for tree, keywords in history:
             assert_alike(tree, "numpy", keywords)
@@ -395,7 +436,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
     """As if another thread had changed the dict while its tensors were copied."""
     ferry.convert_tree(kind(a=np.full(2, 1), b=np.full(2, 2)), "numpy", copy=True)
     tree = kind(a=np.full(2, 1), b=np.full(2, 2))
-    real = program.Programs._results
+    real = program.Programs._arranged
 
     def change(self, *given):
         found = real(self, *given)
@@ -403,7 +444,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
         tree["c"] = np.full(2, 3)
         return found
 
-    monkeypatch.setattr(program.Programs, "_results", change)
+    monkeypatch.setattr(program.Programs, "_arranged", change)
     made = ferry.convert_tree(tree, "numpy", copy=True)
     assert {name: each.tolist() for name, each in made.items()} == {"a": [1, 1], "b": [2, 2]}
 
@@ -439,7 +480,7 @@ def test_a_second_tree_is_not_looked_at_anew(monkeypatch):
     monkeypatch.setattr(
         program.Programs, "_make", lambda self, tree: made.append(tree) or real(self, tree)
     )
-    monkeypatch.setattr(TreeConversion, "convert", None)  # nothing comes here
+    monkeypatch.setattr(DescribedTree, "prepare", None)  # nothing comes here
     eight = [{"a": [np.ones(1)] * 0 + [np.ones(1) for _ in range(n + 1)]} for n in range(8)]
     for _ in range(4):
         for tree in eight:
@@ -697,8 +738,8 @@ def test_a_start_converts_what_the_tree_held(monkeypatch):
         True,
     )
     tree = {"a": np.ones(2), "b": [np.zeros(3)]}
+    monkeypatch.setattr(DescribedTree, "prepare", None)  # nothing comes here
     pending = target.prepare(tree)
-    assert pending._found is not None
     tree["a"], tree["c"] = np.full(2, 7.0), np.ones(1)
     tree["b"].append(np.ones(1))
     found = pending.run()
@@ -706,6 +747,7 @@ def test_a_start_converts_what_the_tree_held(monkeypatch):
     assert found["b"][0].tolist() == [0, 0, 0]
     assert [*found] == ["a", "b"]
     assert len(found["b"]) == 1
+    monkeypatch.undo()
     lossy = Target.of(
         ferry.start,
         "torch",

@@ -2,13 +2,17 @@
 
 What a recipe is for a tensor, a program is for a structure: the containers, the types of the leaves,
 which of them are converted. `Programs` keeps those of one request. A tree is checked against a
-program while it is taken apart; one that differs in anything gets a program of its own. What no
-program is made for, and every error, is the matter of `TreeConversion`.
+program while it is taken apart; one that differs in anything gets a program of its own.
+
+A tree is converted in three steps. Its leaves are found. They are arranged by the steps that they
+take: by their signatures, or by their descriptions (`DescribedTree`) where signatures do not say
+enough, and where something has failed. The steps are run for all leaves together.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,24 +23,27 @@ from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each
 from ..errors import ConversionError
-from ..execution.groups import Groups, LeafPart
+from ..execution.groups import FEW, Groups, LeafPart, sharing_memory
 from .failures import refuse_unknown_name
-from .grouped import convert_by_fast_paths, convert_groups
+from .grouped import convert_by_fast_paths, convert_groups, written
 from .leaves import UNKNOWN
-from .structure import have_equal_labels, labels_of
+from .shared_memory import bound
+from .structure import have_equal_labels, labels_of, recurring
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ..backends.columnar import ColumnBackend
     from ..execution.groups import Arrangement
     from ..execution.recipes import Conversion
+    from ..execution.run import Prepared
     from ..planning.plan import Plan
     from .containers import Opening
+    from .described import DescribedTree
     from .leaves import LeafRule
-    from .structure import Container
+    from .structure import Structure
     from .targets import Targets
 
 __all__ = ["PreparedTree", "Program", "Programs"]
@@ -57,51 +64,52 @@ class Program(NamedTuple):
     """How trees of one structure are converted.
 
     Args:
-        root: The outermost container; ``None`` if the tree is one tensor.
+        structure: The structure, without what is in one tree only.
+        recurs: For each container, the number of its first occurrence; ``None`` if none recurs.
         nodes: The numbers of those that may have attributes beside their values.
         labels: What `labels_of` gives for them, if names matter; otherwise ``None``.
         kinds: The type of each leaf.
-        places: The positions of the leaves that are converted; ``None`` for all of them.
-        parts: The same by type and request.
+        parts: The leaves that are converted, by type and request.
         texts: The positions of tensors of text, and for each type what says that it is one.
         unknown: The positions of objects that may hold a tensor, and must be searched.
-        together: What `Groups.of` remembers of its leaves.
+        together: What `Groups.of` remembers of its leaves, if they are few.
         tables: The tables whose columns are read as arrays: the first leaf of each, and its number
             among the containers.
     """
 
-    root: Container | None
+    structure: Structure
+    recurs: list[int] | None
     nodes: tuple[int, ...]
     labels: list[Any] | None
     kinds: list[type]
-    places: list[int] | None
     parts: tuple[LeafPart, ...]
     texts: tuple[tuple[int, Callable[[Any], bool]], ...]
     unknown: tuple[int, ...]
-    together: dict[Hashable, Arrangement]
+    together: dict[Hashable, Arrangement] | None
     tables: tuple[tuple[int, int], ...]
 
     def take(self, tree: Any, rule: LeafRule) -> tuple[list[Any], list[Any]] | None:
         """The leaves of a tree, and what its containers are made again from.
 
-        ``None`` if it has another structure, or if an object occurs in it as two containers.
+        ``None`` if it has another structure.
 
         Raises:
             UnsupportedTypeError: An object holds a tensor, which would not be converted.
         """
         leaves: list[Any] = []
         kept: list[Any] = []
-        if self.root is None:
+        root = self.structure.root
+        if root is None:
             leaves.append(tree)
         else:
             met: list[int] = []
-            if not self.root.take(tree, leaves, kept, met):
+            if not root.take(tree, leaves, kept, met):
                 return None
-            if len(met) > 1 and len(set(met)) < len(met):
+            if len(met) > 1 and recurring(met) != self.recurs:
                 return None
-        if self.labels is not None and labels_of(kept) != self.labels:
-            return None
         if [*map(type, leaves)] != self.kinds:
+            return None
+        if self.labels is not None and labels_of(kept) != self.labels:
             return None
         for place, is_text in self.texts:
             if not is_text(leaves[place]):
@@ -115,6 +123,16 @@ class Program(NamedTuple):
                 return None
         return leaves, kept
 
+    def are_different(self, leaves: list[Any]) -> bool:
+        """Whether no object occurs twice among the leaves that are converted."""
+        if len({*map(id, leaves)}) == len(leaves):
+            return True
+        return all(
+            part.places is not None
+            and len({id(leaves[place]) for place in part.places}) == len(part.places)
+            for part in self.parts
+        )
+
     def originals(self, leaves: list[Any], kept: list[Any]) -> Callable[[Any], Any] | None:
         """A function that gives the column that an array is over; ``None`` without tables."""
         return partial(self._original, leaves, kept) if self.tables else None
@@ -127,41 +145,18 @@ class Program(NamedTuple):
                 return views.columns()[[*views.arrays][place - first]]
         return x
 
-    def chosen(self, leaves: list[Any]) -> list[Any]:
-        """Those of all leaves that are converted."""
-        return leaves if self.places is None else [leaves[place] for place in self.places]
-
-    def whole(self, leaves: list[Any], results: list[Any]) -> list[Any]:
-        """All leaves, with results in place of those that are converted."""
-        if self.places is None:
-            return results
-        found = [*leaves]
-        for place, result in zip(self.places, results, strict=True):
-            found[place] = result
-        return found
-
-    def rebuild(self, kept: list[Any], leaves: list[Any]) -> Any:
-        """Make a tree again, with other leaves."""
-        if self.root is None:
-            return leaves[0]
-        return self.root.rebuild(iter(kept), iter(leaves))
-
 
 class PreparedTree(NamedTuple):
     """The conversion of a tree that is not run yet.
 
     Args:
         plans: For each kind of leaf, a plan: with the same devices, but perhaps with other sizes.
-        found: The program, the leaves, and what the containers are made again from.
+        run: Converts the tree. Its containers may have changed meanwhile, but what they held is
+            converted. What is done depends on the settings of now.
     """
 
     plans: list[Plan]
-    found: tuple[Program, list[Any], list[Any]]
-
-    def tree(self) -> Any:
-        """A tree of the same leaves, whatever has become of its containers."""
-        tree_program, leaves, kept = self.found
-        return tree_program.rebuild(kept, leaves)
+    run: Callable[[], Any]
 
 
 class Programs:
@@ -181,8 +176,8 @@ class Programs:
         "_kept",
         "_leaves",
         "_rule",
-        "_target",
         "_targets",
+        "target",
     )
 
     def __init__(self, targets: Targets, rule: LeafRule, *, coalesce: bool) -> None:
@@ -197,52 +192,64 @@ class Programs:
         self._is_ordinary = (
             common is not None and not targets.decides_by_leaf and common.request.is_ordinary
         )
-        self._target = "" if common is None else common.target.name
+        self.target = None if common is None else common.target.name
+        """The name of the target; ``None`` if each leaf has its own."""
 
     def convert(self, tree: Any, out: Any = None) -> Any:
-        """Convert a tree; `NotImplemented` if it is a matter for `TreeConversion`.
+        """Convert a tree.
 
         Args:
             tree: The tree.
             out: A tree of the same structure, into whose tensors the results are written.
+
+        Raises:
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing has
+                been written then.
         """
-        try:
-            found = self._find(tree)
-            if found is None:
-                return NotImplemented
-            return self._converted(*found) if out is None else self._written(*found, out)
-        except (ConversionError, *_FAILURES):
-            return NotImplemented  # the error is raised there, with the path of the leaf
+        if self._rule.chosen is None:
+            with suppress(ConversionError, *_FAILURES):  # raised below, with the path of the leaf
+                found = self._find(tree)
+                result = None if found is None else self._converted(*found, out)
+                if result is not None:
+                    return result[0]
+        described = self._described(tree, out)
+        return self._converted_described(described, described.prepare(with_values=True))
 
-    def prepare(self, tree: Any) -> PreparedTree | None:
-        """The conversion of a tree, to be run later; ``None`` if it is not for a program."""
-        try:
-            found = self._find(tree)
-            if found is None:
-                return None
-            tree_program, leaves, kept = found
-            chosen = tree_program.chosen(leaves)
-            if len(set(map(id, chosen))) < len(chosen):
-                return None
-            original = tree_program.originals(leaves, kept)
-            together = tree_program.together
-            arranged = self._groups.of(chosen, tree_program.parts, None, together, original)
-        except (ConversionError, *_FAILURES):
-            return None
-        if arranged is None:
-            return None
-        return PreparedTree([group.recipe.plan for group in arranged.groups], found)
+    def prepare(self, tree: Any) -> PreparedTree:
+        """The conversion of a tree, to be run later.
 
-    def run(self, prepared: PreparedTree) -> Any:
-        """Convert the tree; `NotImplemented` if it is a matter for `TreeConversion`.
-
-        Its containers may have changed meanwhile, but what they held is converted. What is done
-        depends on the settings of now.
+        Raises:
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
-        try:
-            return self._converted(*prepared.found)
-        except (ConversionError, *_FAILURES):
-            return NotImplemented
+        if self._rule.chosen is None:
+            with suppress(ConversionError, *_FAILURES):
+                found = self._find(tree)
+                arranged = None if found is None else self._arranged(*found, None)
+                if found is not None and arranged is not None:
+                    plans = [group.recipe.plan for group in arranged.groups]
+                    return PreparedTree(plans, partial(self._run, *found))
+        described = self._described(tree, None)
+        prepared = described.prepare()
+        run = partial(self._run_described, described, prepared, described.environments(prepared))
+        return PreparedTree([each.recipe.plan for each in prepared.values()], run)
+
+    def _run(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
+        with suppress(ConversionError, *_FAILURES):
+            result = self._converted(tree_program, leaves, kept, None)
+            if result is not None:
+                return result[0]
+        return self.convert(tree_program.structure.again(kept, leaves))
+
+    def _run_described(
+        self,
+        described: DescribedTree,
+        prepared: Mapping[int, Prepared],
+        environments: list[Hashable],
+    ) -> Any:
+        # PyTorch's grad mode, on which the plan depends, may be different on this thread.
+        if described.environments(prepared) != environments:
+            prepared = described.prepare()
+        return self._converted_described(described, prepared)
 
     # -- find -------------------------------------------------------------------------------------
 
@@ -259,13 +266,9 @@ class Programs:
                     self._kept[sight] = tree_program, *others
                 return tree_program, *taken
         made = self._make(tree)
-        if made is None:
-            return None
-        taken = made.take(tree, self._rule)
-        if taken is None:
-            return None
-        self._keep(sight, programs, made)
-        return made, *taken
+        if made is not None:
+            self._keep(sight, programs, made[0])
+        return made
 
     def _keep(self, sight: Any, programs: Sequence[Program], made: Program) -> None:
         self._leaves += len(made.kinds)
@@ -279,14 +282,21 @@ class Programs:
 
     # -- make -------------------------------------------------------------------------------------
 
-    def _make(self, tree: Any) -> Program | None:
-        """The program for a tree; ``None`` if there is none.
+    def _make(self, tree: Any) -> tuple[Program, list[Any], list[Any]] | None:
+        """The program for a tree, its leaves, and what its containers are made again from.
+
+        ``None`` if there is no program for it.
 
         Raises:
             ConversionError: The tree cannot be converted.
         """
         owners: dict[type, ColumnBackend] = {}
-        leaves, structure = take_apart(tree, first=partial(self._openings_of_tables, owners))
+        leaves, structure = take_apart(
+            tree, sharing=True, first=partial(self._openings_of_tables, owners)
+        )
+        self._rule.check(structure, leaves)
+        if owners and structure.recurs is not None:
+            return None
         kinds = list(map(type, leaves))
         answers = {kind: self._answer(kind, leaf) for kind, leaf in one_of_each(leaves).items()}
         if None in answers.values() or (structure.root is None and answers[type(tree)] is not True):
@@ -298,6 +308,7 @@ class Programs:
             answer = answers[kind]
             if answer is UNKNOWN:
                 unknown.append(place)
+                self._rule.takes(leaf)
             elif answer is not True and answer and answer.is_text(leaf):
                 texts.append((place, answer.is_text))
             elif answer:
@@ -323,18 +334,23 @@ class Programs:
         parts = self._parts(leaves, kinds, places, names, read_by)
         if parts is None:
             return None
-        return Program(
-            structure.root,
-            tuple([at for at, kept in enumerate(structure.kept) if isinstance(kept, Node)]),
-            labels_of(structure.kept) if self._by_name else None,
+        kept = [*structure.kept]
+        nodes = tuple([at for at, each in enumerate(kept) if isinstance(each, Node)])
+        labels = labels_of(kept) if self._by_name else None
+        together: dict[Hashable, Arrangement] | None = {} if len(places) <= FEW else None
+        made = Program(
+            structure.without_kept(),
+            structure.recurs,
+            nodes,
+            labels,
             kinds,
-            None if len(places) == len(leaves) else places,
             parts,
             tuple(texts),
             tuple(unknown),
-            {},
+            together,
             tuple(tables),
         )
+        return made, leaves, kept
 
     def _answer(self, kind: type, leaf: Any) -> Any:
         """Whether leaves of a type are converted.
@@ -362,21 +378,20 @@ class Programs:
             return None
         patterns = tuple([name for name, _ in targets.rule.names])
         found: dict[Any, list[int]] = {}
-        for index, place in enumerate(places):
+        for place in places:
             among = place_of_name(patterns, names[place]) if names else None
             key = kinds[place], among, read_by.get(place)
-            found.setdefault(key, []).append(index)
+            found.setdefault(key, []).append(place)
         parts = []
         for (kind, among, owner), those in found.items():
-            leaf = leaves[places[those[0]]]
+            leaf = leaves[those[0]]
             conversion = copy_in_its_framework(leaf) if common is None else common
             registry.ready(conversion.target.name)
             decide = None
             if targets.decides_by_leaf:
-                name = names[places[those[0]]] if names else ""
+                name = names[those[0]] if names else ""
                 decide = partial(self._decided, conversion, name)
-            alone = len(those) == len(places)
-            where = None if alone else those
+            where = None if len(those) == len(leaves) else those
             parts.append(LeafPart(kind, where, conversion, decide, among, owner))
         return tuple(parts)
 
@@ -403,97 +418,78 @@ class Programs:
 
     # -- run --------------------------------------------------------------------------------------
 
-    def _converted(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
-        """The tree of the results; `NotImplemented` if a leaf must be described.
+    def _converted(
+        self, tree_program: Program, leaves: list[Any], kept: list[Any], out: Any
+    ) -> tuple[Any] | None:
+        """The tree of the results; ``None`` if the leaves must be described.
 
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        is_whole, tables = tree_program.places is None, tree_program.tables
-        chosen = leaves if is_whole else tree_program.chosen(leaves)
-        original = tree_program.originals(leaves, kept) if tables else None
-        results = self._results(tree_program, chosen, original)
-        if results is None:
-            return NotImplemented
-        try:
-            return tree_program.rebuild(
-                kept, results if is_whole else tree_program.whole(leaves, results)
-            )
-        except Exception:  # noqa: BLE001 - what the class of a container raises, is noted there
-            return NotImplemented
-
-    def _results(
-        self,
-        tree_program: Program,
-        chosen: list[Any],
-        original: Callable[[Any], Any] | None,
-    ) -> list[Any] | None:
-        """The results for leaves.
-
-        ``None``: one must be described, or two of those that are copied share memory.
-
-        Raises:
-            ConversionError: A leaf cannot be converted.
-        """
-        count, alone, parts = len(chosen), chosen, tree_program.parts
-        together: dict[Hashable, Arrangement] | None = tree_program.together
-        if count > 1 and len(set(map(id, chosen))) < count:
-            if self._by_name:
-                return None  # one object may become several
-            # An object that occurs several times is converted once.
-            alone = list({id(leaf): leaf for leaf in chosen}.values())
-            parts, together = self._parts_of_different(tree_program, chosen, alone), None
-        results = None
-        if self._is_ordinary and alone:
-            results = convert_by_fast_paths(parts, alone, self._target)
-        if results is None:
-            found = self._groups.of(alone, parts, None, together, original)
-            if found is None:
+        structure, are_different = tree_program.structure, tree_program.are_different(leaves)
+        if out is None and self._is_ordinary and are_different:
+            results = convert_by_fast_paths(tree_program.parts, leaves, self.target)
+            if results is not None:
+                return (structure.again(kept, results),)
+        outs = None
+        if out is not None:
+            outs = _outs(tree_program, kept, out)
+            if outs is None:
                 return None
-            results = convert_groups(found, alone, None, coalesce=self._coalesce, original=original)
-        if alone is chosen:
-            return results
-        done = dict(zip(map(id, alone), results, strict=True))
-        return [done[id(leaf)] for leaf in chosen]
-
-    def _written(self, tree_program: Program, leaves: list[Any], kept: list[Any], out: Any) -> Any:
-        """The tree with the tensors of ``out=``, into which the results have been written.
-
-        Raises:
-            ConversionError: A leaf cannot be converted.
-        """
-        outs = None if tree_program.tables else _outs(tree_program, kept, out)
-        chosen = tree_program.chosen(leaves)
-        if outs is None or len(set(map(id, chosen))) < len(chosen):
-            return NotImplemented
-        outs = tree_program.chosen(outs)
-        # Made again before anything is written, because a container may refuse the values.
-        made = tree_program.rebuild(kept, tree_program.whole(leaves, outs))
-        found = self._groups.of(chosen, tree_program.parts, outs, tree_program.together)
+        found = self._arranged(tree_program, leaves, kept, outs)
         if found is None:
-            return NotImplemented
-        convert_groups(found, chosen, outs, coalesce=self._coalesce)
-        return made
+            return None
+        bindings, original = None, tree_program.originals(leaves, kept)
+        if outs is not None:
+            some = [leaves[place] for place in found.copied] + [outs[at] for at in found.copied]
+            if sharing_memory(some, compact=found.is_compact):
+                return None
+            # Made again before anything is written, because a container may refuse the values.
+            made = structure.again(kept, written(found, leaves, outs))
+        elif found.copied or not are_different:
+            bindings = bound(found, leaves, structure.twins, original)
+        coalesce = self._coalesce
+        results = convert_groups(
+            found, leaves, outs, bindings, coalesce=coalesce, original=original
+        )
+        return (structure.again(kept, results) if outs is None else made,)
 
-    def _parts_of_different(
-        self, tree_program: Program, chosen: list[Any], alone: list[Any]
-    ) -> tuple[LeafPart, ...]:
-        """The parts of a program, for its leaves without those that occur again."""
-        at = {id(leaf): index for index, leaf in enumerate(alone)}
-        found = []
-        for part in tree_program.parts:
-            places = range(len(chosen)) if part.places is None else part.places
-            left = dict.fromkeys([at[id(chosen[place])] for place in places])
-            found.append(part._replace(places=[*left]))
-        return tuple(found)
+    def _arranged(
+        self, tree_program: Program, leaves: list[Any], kept: list[Any], outs: list[Any] | None
+    ) -> Arrangement | None:
+        """The leaves by their steps; ``None`` if one must be described."""
+        original = tree_program.originals(leaves, kept)
+        return self._groups.of(leaves, tree_program.parts, outs, tree_program.together, original)
+
+    def _described(self, tree: Any, out: Any) -> DescribedTree:
+        from .described import DescribedTree  # here, because most trees are converted without it
+
+        return DescribedTree(tree, self._targets, self._rule, out)
+
+    def _converted_described(
+        self, described: DescribedTree, prepared: Mapping[int, Prepared]
+    ) -> Any:
+        found, bindings = described.arranged(prepared)
+        leaves, outs = described.leaves, described.outs
+        if outs is not None:
+            made = described.rebuild(written(found, leaves, outs))
+        try:
+            results = convert_groups(found, leaves, outs, bindings, coalesce=self._coalesce)
+        except ConversionError:
+            described.raise_errors_of_values(prepared)
+            raise
+        return described.rebuild(results) if outs is None else made
 
 
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     """The tensors of ``out=`` in the order of the leaves; ``None`` if it is not alike at sight."""
-    if tree_program.root is None:
+    root = tree_program.structure.root
+    if tree_program.tables:
+        return None
+    if root is None:
         return [out]
     outs: list[Any] = []
     theirs: list[Any] = []
-    if not tree_program.root.take(out, outs, theirs, []):
+    if not root.take(out, outs, theirs, []):
         return None
     return outs if have_equal_labels(kept, theirs) else None

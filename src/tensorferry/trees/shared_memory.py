@@ -17,6 +17,7 @@ from ..core.named_tuple import NamedTuple
 from ..core.request import OVERLAPS, Request
 from ..errors import UnsupportedTypeError
 from ..execution import run
+from ..execution.groups import sharing_memory
 from ..execution.recipes import conversion_of
 from ..execution.run import convert
 from ..host import memory
@@ -24,15 +25,20 @@ from ..host.numpy_dtypes import numpy_dtype
 from ..planning.rules import layout_obstacles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from ..execution.groups import Arrangement, LeafGroup
+    from ..execution.recipes import Conversion
     from ..execution.run import Prepared
     from ..typing import Array
 
 
 __all__ = [
+    "Bindings",
     "Cluster",
     "address_of",
+    "bind",
+    "bound",
     "clusters",
     "converted_together",
     "copied_together",
@@ -40,10 +46,10 @@ __all__ = [
     "is_broadcast",
     "is_read",
     "overlapping",
+    "overwritten",
     "reach_of",
     "refused",
     "ties",
-    "write_all",
 ]
 
 
@@ -64,6 +70,95 @@ class Cluster(NamedTuple):
     def room(self) -> int:
         """The bytes a copy needs from an aligned address on, for the same alignment (modulo 64)."""
         return self.end - self.start + self.start % ALIGNMENT
+
+
+class Bindings(NamedTuple):
+    """What leaves have in common.
+
+    Args:
+        same: For each leaf that is the same as an earlier one: the place of the earlier one.
+        together: Leaves that are copied together.
+        prepared: The conversion of each leaf that is copied together with others.
+        overwritten: Leaves that share memory with the `out` of another.
+    """
+
+    same: Mapping[int, int] = {}
+    together: Sequence[Cluster] = ()
+    prepared: Mapping[int, Prepared] = {}
+    overwritten: Collection[int] = ()
+
+
+def bind(prepared: Mapping[int, Prepared], twins: Mapping[int, int]) -> Bindings:
+    """What described leaves have in common.
+
+    Args:
+        prepared: The conversion of each leaf that has one.
+        twins: For each leaf of a recurring container: its place at the first occurrence. They are
+            the same if they have the same targets.
+    """
+    same = {
+        place: first
+        for place, first in twins.items()
+        if place in prepared
+        and first in prepared
+        and prepared[place].request == prepared[first].request
+    }
+    same |= ties(prepared)
+    return Bindings(same, overlapping(prepared, same), prepared)
+
+
+def bound(
+    found: Arrangement,
+    leaves: Sequence[Any],
+    twins: Mapping[int, int],
+    original: Callable[[Any], Any] | None,
+) -> Bindings:
+    """What leaves have in common that were told by their signatures.
+
+    Only those are described that may share memory with another.
+
+    Args:
+        found: The leaves by their steps.
+        leaves: The leaves.
+        twins: As for `bind`.
+        original: Gives the column that an array is over.
+    """
+    same: dict[int, int] = {}
+    for group in found.groups:
+        first_of: dict[int, int] = {}
+        for place in group.places:
+            key = _key_of_object(group, leaves[place], place, twins)
+            first = first_of.setdefault(key, place)
+            if first != place:
+                same[place] = first
+    left = [place for place in found.copied if place not in same]
+    some = [leaves[place] for place in left]
+    prepared: dict[int, Prepared] = {}
+    for at in sharing_memory(some, compact=found.is_compact):
+        x = some[at] if original is None else original(some[at])
+        prepared[left[at]] = run.prepare(x, _conversion_at(found, left[at]))
+    if not prepared:
+        return Bindings(same)
+    tied = ties(dict(sorted(prepared.items())))
+    same = {place: tied.get(first, first) for place, first in same.items()} | tied
+    return Bindings(same, overlapping(prepared, same), prepared)
+
+
+def _key_of_object(group: LeafGroup, leaf: Any, place: int, twins: Mapping[int, int]) -> int:
+    """What is equal for leaves of a group that are the same object, and are converted once."""
+    source = group.recipe.plan.source
+    owner = registry.backend_named(source.framework)
+    if source.weak_dtype is None and not owner.capabilities.objects.reads(source.kind):
+        return id(leaf)
+    return ~twins.get(place, place)  # numbers, which are made anew wherever they stand
+
+
+def _conversion_at(found: Arrangement, place: int) -> Conversion:
+    return next(
+        group.conversion
+        for group in found.groups
+        if group.conversion is not None and place in group.places
+    )
 
 
 def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
@@ -353,27 +448,8 @@ def _alike(
     return plain and there - here == also_at - at
 
 
-def write_all(prepared: Mapping[int, Prepared], results: list[Any], outs: Sequence[Any]) -> None:
-    """Write each result into its `out`, and replace the result by `out`.
-
-    If the `out` of an earlier leaf overlaps the source of a leaf, the source is copied first.
-
-    Args:
-        prepared: The conversion of each leaf that has one.
-        results: The values before the last step.
-        outs: The tensors that they are written into.
-    """
-    for index in sorted(_overwritten(prepared, outs)):
-        backend = registry.backend_of(results[index])
-        results[index] = run.convert(
-            results[index], conversion_of(backend, Request(backend.name, copy=True))
-        )
-    for index, each in prepared.items():
-        results[index] = run.execute(each.recipe.program[-1:], results[index], outs[index])
-
-
-def _overwritten(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> set[int]:
-    """Leaves that share a byte with the `out` of an earlier leaf."""
+def overwritten(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> set[int]:
+    """Leaves that share a byte with the `out` of another leaf."""
     sources = {
         index: (each.info, at)
         for index, each in prepared.items()
@@ -390,7 +466,7 @@ def _overwritten(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> set[i
     found = set()
     for pair in _touching(spans):
         out, source = max(pair), ~min(pair)
-        if out >= 0 and source >= 0 and out < source and source not in found:
+        if out >= 0 and source >= 0 and out != source and source not in found:
             info, at = targets[out]
             if memory.overlap(info, at, *sources[source]):
                 found.add(source)

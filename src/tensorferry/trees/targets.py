@@ -84,16 +84,18 @@ class Targets:
         return self.common is not None and not self.common.target.capabilities.memory.exists
 
     def programs(self, rule: LeafRule, *, coalesce: bool) -> Programs:
-        """The programs of trees for these targets, always the same object.
+        """The programs of trees for these targets, the same object unless a callable chooses.
 
         Args:
             rule: The rule for which leaves are converted.
             coalesce: Whether small leaves cross the bus together.
         """
+        from .program import Programs  # here, because a lone tensor needs none of it
+
+        if rule.chosen is not None:
+            return Programs(self, rule, coalesce=coalesce)
         found = self._programs.get((rule, coalesce))
         if found is None:
-            from .program import Programs  # here, because a lone tensor needs none of it
-
             found = self._programs[rule, coalesce] = Programs(self, rule, coalesce=coalesce)
         return found
 

@@ -1,8 +1,11 @@
-"""Convert a tree leaf by leaf, all of it or nothing."""
+"""`DescribedTree`: what becomes of each leaf of a tree, when all leaves are described one by one.
+
+`explain_tree` shows it. A program asks for it where signatures are not enough, and for the errors
+of all leaves where something has failed. It converts nothing: `Programs` runs what it arranges.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,21 +15,14 @@ from ..backends import registry
 from ..core.info import TensorInfo
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
+from ..execution.groups import Arrangement, LeafGroup
 from .failures import raise_all, refuse_unknown_name
-from .grouped import convert_parts, prepared_part, shipments
-from .shared_memory import (
-    Cluster,
-    converted_together,
-    in_order_of,
-    overlapping,
-    refused,
-    ties,
-    write_all,
-)
+from .grouped import alone, part_of, shipments
+from .shared_memory import Bindings, bind, in_order_of, overwritten, refused
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping
 
     from ..backends.base import Backend
     from ..execution.recipes import Conversion
@@ -34,33 +30,28 @@ if TYPE_CHECKING:
     from ..planning.plan import Plan
     from .leaves import LeafRule
     from .plans import KeptLeaf, LeafPlan, TreePlan
+    from .shared_memory import Cluster
     from .targets import Targets
 
-    Places = Sequence[int]
-
-__all__ = ["TreeConversion"]
+__all__ = ["DescribedTree"]
 
 
-class TreeConversion:
-    """The conversion of one tree.
+class DescribedTree:
+    """A tree whose leaves are described one by one.
 
     Args:
         tree: The tree.
         targets: The targets of its leaves.
         rule: The rule for which leaves are converted.
         out: A tree of the same structure, into whose tensors the results are written; or ``None``.
-        coalesce: Whether small leaves cross the bus together.
 
     Raises:
         ConversionError: The tree cannot be taken apart, or `out` has another structure.
     """
 
-    def __init__(
-        self, tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool
-    ) -> None:
+    def __init__(self, tree: Any, targets: Targets, rule: LeafRule, out: Any = None) -> None:
         self._targets = targets
         self._rule = rule
-        self._coalesce = coalesce
         self._prepares = run.prepare
         self.leaves, self._structure = take_apart(tree, rule.chosen, sharing=True)
         rule.check(self._structure, self.leaves)
@@ -77,19 +68,17 @@ class TreeConversion:
 
     # -- plan -------------------------------------------------------------------------------------
 
-    def prepare(self) -> dict[int, Prepared]:
+    def prepare(self, *, with_values: bool = False) -> dict[int, Prepared]:
         """Plan the conversion of each leaf that is converted.
+
+        Args:
+            with_values: Whether an error comes with those of all leaves whose values do not allow
+                their conversion.
 
         Raises:
             UnsupportedTypeError: ``dtype=`` has a name that no leaf has.
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
-        prepared = self._prepare_each()
-        self.raise_errors()
-        return prepared
-
-    def _prepare_each(self) -> dict[int, Prepared]:
-        """Plan the conversion of each leaf, and keep errors."""
         taken = self._taken()
         if self._targets.decides_by_leaf or self.outs is not None:
             known = None
@@ -116,6 +105,9 @@ class TreeConversion:
                 f"out= has the same memory here as at {path}: the one would overwrite the other.",
                 hints.without("out") + ", which makes new tensors",
             )
+        if self.errors and with_values:
+            self.raise_errors_of_values(prepared)
+        self.raise_errors()
         return prepared
 
     def _why_no_tensor(self, name: str) -> tuple[str, str] | None:
@@ -179,36 +171,40 @@ class TreeConversion:
         """The conversion of a leaf, by its description."""
         return self._targets.asked_of(conversion, info, partial(self._structure.name, index))
 
-    def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Cluster]]:
-        """The leaves that are the same as an earlier one, and those that are copied together."""
-        if self.outs is not None:
-            return {}, []
-        same = {**self._twins(prepared), **ties(prepared)}
-        return same, overlapping(prepared, same)
+    @staticmethod
+    def environments(prepared: Mapping[int, Prepared]) -> list[Hashable]:
+        """The settings of all targets, on which `prepare` depends."""
+        targets = {each.target: None for each in prepared.values()}
+        return [target.quick.environment() for target in targets]
 
-    def _parts(
-        self, prepared: Mapping[int, Prepared], same: Mapping[int, int], groups: list[Cluster]
-    ) -> list[list[int]]:
-        """The leaves that are converted one by one, by their recipes."""
-        together = {index for group in groups for index in group.members}
-        found: dict[int, list[int]] = defaultdict(list)
+    def arranged(self, prepared: Mapping[int, Prepared]) -> tuple[Arrangement, Bindings]:
+        """The leaves by their steps, and what they have in common.
+
+        Args:
+            prepared: What `prepare` gives.
+        """
+        by_recipe: dict[int, list[int]] = {}
         for index, each in prepared.items():
-            if index not in same and index not in together:
-                found[id(each.recipe)].append(index)
-        return list(found.values())
+            by_recipe.setdefault(id(each.recipe), []).append(index)
+        groups = [
+            LeafGroup(prepared[places[0]].recipe, places, None, [prepared[at] for at in places])
+            for places in by_recipe.values()
+        ]
+        if self.outs is None:
+            bindings = bind(prepared, self._structure.twins)
+        else:
+            bindings = Bindings(overwritten=overwritten(prepared, self.outs))
+        return Arrangement(groups), bindings
 
-    def _twins(self, prepared: Mapping[int, Prepared]) -> dict[int, int]:
-        """Leaves of recurring containers, if they have the targets of the first occurrence."""
-        return {
-            index: first
-            for index, first in self._structure.twins.items()
-            if index in prepared
-            and first in prepared
-            and prepared[index].request == prepared[first].request
-        }
+    def rebuild(self, leaves: list[Any]) -> Any:
+        """Make the tree again, with other leaves."""
+        return self._structure.rebuild(leaves)
 
-    def plan(self) -> TreePlan:
+    def plan(self, *, coalesce: bool) -> TreePlan:
         """The plan of the tree.
+
+        Args:
+            coalesce: Whether small leaves cross the bus together.
 
         Raises:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
@@ -217,18 +213,18 @@ class TreeConversion:
 
         self._prepares = run.prepare_unread
         prepared = self.prepare()
-        same, groups = self.bind(prepared)
-        indices = self._parts(prepared, same, groups)
-        parts = [prepared_part([prepared[index] for index in some]) for some in indices]
-        sent = shipments(parts) if self._coalesce else []
+        found, bindings = self.arranged(prepared)
+        groups = alone(found.groups, bindings)
+        parts = [part_of(group, self.leaves) for group in groups]
+        sent = shipments(parts) if coalesce else []
         batches = {
-            indices[part][place]: number
+            groups[part].places[at]: number
             for number, shipment in enumerate(sent)
             for part, _, places in shipment.members
-            for place in places
+            for at in places
         }
         return TreePlan(
-            leaves=self._plans(prepared, same, groups, batches),
+            leaves=self._plans(prepared, bindings, batches),
             kept=tuple(
                 self._kept(index, leaf)
                 for index, leaf in enumerate(self.leaves)
@@ -246,13 +242,13 @@ class TreeConversion:
     def _plans(
         self,
         prepared: Mapping[int, Prepared],
-        same: Mapping[int, int],
-        groups: list[Cluster],
+        bindings: Bindings,
         batches: Mapping[int, int],
     ) -> tuple[LeafPlan, ...]:
         from .plans import LeafPlan
 
-        together = {index: group for group in groups for index in group.members}
+        same = bindings.same
+        together = {index: group for group in bindings.together for index in group.members}
         # By the id of the description, which lives as long as `prepared`.
         plans: dict[tuple[int, int], tuple[Plan, int]] = {}
         found = []
@@ -295,69 +291,27 @@ class TreeConversion:
             return LeafPlan(path, plan, bytes_copied=group.end - group.start)
         return LeafPlan(path, plan, view_with=self._structure.path(first))
 
-    # -- run --------------------------------------------------------------------------------------
-
-    def convert(self) -> Any:
-        """Convert the tree.
-
-        Raises:
-            ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing has
-                been written then.
-        """
-        return self.run(self._prepare_each())
-
-    def run(self, prepared: dict[int, Prepared]) -> Any:
-        """Convert the tree.
-
-        Args:
-            prepared: The conversion of each leaf, as `prepare` gives it.
-
-        Raises:
-            ConversionError: As for `convert`.
-        """
-        results = self._run(prepared)
-        self.raise_errors()
-        if self.outs is not None:
-            # Rebuilt before anything is written, because a container may refuse the values.
-            self._structure.rebuild(
-                [self.outs[i] if i in prepared else leaf for i, leaf in enumerate(self.leaves)]
-            )
-            write_all(prepared, results, self.outs)
-        if run.is_verifying():
-            for index, each in prepared.items():
-                run.verify(each, results[index])
-        return self._structure.rebuild(results)
-
-    def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
-        same, groups = self.bind(prepared)
-        done: dict[int, Any] = {}
-        for group in groups:
-            done.update(converted_together(group, prepared))
-        indices = self._parts(prepared, same, groups)
-        parts = [prepared_part([prepared[index] for index in some]) for some in indices]
-        end = None if self.outs is None else -1
-        try:
-            if self._coalesce:
-                results = convert_parts(parts, end=end)
-            else:
-                results = [part.run(slice(end), part.leaves) for part in parts]
-            for some, found in zip(indices, results, strict=True):
-                done.update(zip(some, found, strict=True))
-        except ConversionError:
-            # One by one, for the errors of all.
-            for some, part in zip(indices, parts, strict=True):
-                for index, value in zip(some, part.leaves, strict=True):
-                    try:
-                        (done[index],) = part.run(slice(end), [value])
-                    except ConversionError as error:
-                        self.errors[index] = error
-        if self.errors:
-            return []
-        return [
-            done[same.get(index, index)] if index in prepared else leaf
-            for index, leaf in enumerate(self.leaves)
-        ]
+    # -- errors -----------------------------------------------------------------------------------
 
     def raise_errors(self) -> None:
         """Raise all kept errors."""
         raise_all(self.errors, self._structure.path, self._targets.rule, self._structure.name)
+
+    def raise_errors_of_values(self, prepared: Mapping[int, Prepared]) -> None:
+        """Raise kept errors, and those of all leaves whose values do not allow their conversion.
+
+        Args:
+            prepared: What `prepare` gives.
+
+        Raises:
+            ConversionError: There is one; several raise a `TreeError`.
+        """
+        end = None if self.outs is None else -1
+        found, bindings = self.arranged(prepared)
+        for group in alone(found.groups, bindings):
+            for index, each in zip(group.places, group.prepared, strict=True):
+                try:
+                    run.execute(group.recipe.program[:end], each.handle)
+                except ConversionError as error:
+                    self.errors[index] = error
+        self.raise_errors()
