@@ -427,7 +427,7 @@ def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
     """
     if len(tensors) < 2:
         return ()
-    reached, order = [], []
+    reached, order = [], list[int]()
     for places in places_by(list(map(type, tensors))).values():
         some = some_of(tensors, places)
         extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)

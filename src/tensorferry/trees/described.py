@@ -6,7 +6,6 @@ of all leaves where something has failed. It converts nothing: `Programs` runs w
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from ..execution import run
 from ..execution.groups import Arrangement, LeafGroup
 from .failures import raise_all, refuse_unknown_name
 from .grouped import alone, part_of, shipments
-from .shared_memory import Bindings, bind, in_order_of, overwritten, refused
+from .shared_memory import Bindings, bind, in_order_of, written_over
 from .walk import take_apart
 
 if TYPE_CHECKING:
@@ -79,17 +78,8 @@ class DescribedTree:
             UnsupportedTypeError: ``dtype=`` has a name that no leaf has.
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
-        taken = self._taken()
-        if self._targets.decides_by_leaf or self.outs is not None:
-            known = None
-        else:
-            known = self._known
-        each = (
-            (index, self._prepare(index, leaf, known))
-            for index, (leaf, on) in enumerate(zip(self.leaves, taken, strict=True))
-            if on
-        )
-        prepared = {index: found for index, found in each if found is not None}
+        found = {index: self._prepare(index, leaf) for index, leaf in enumerate(self.leaves)}
+        prepared = {index: each for index, each in found.items() if each is not None}
         if self._targets.rule.names:
             names = map(self._structure.name, sorted({*prepared, *self.errors}))
             refuse_unknown_name(
@@ -99,7 +89,8 @@ class DescribedTree:
                 self._why_no_tensor,
                 self._targets.rule.without_names,
             )
-        for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
+        refused = {} if self.outs is None else written_over(prepared, self.outs).refused
+        for index, earlier in refused.items():
             path = self._structure.path(earlier)
             self.errors[index] = UnsupportedTypeError(
                 f"out= has the same memory here as at {path}: the one would overwrite the other.",
@@ -123,47 +114,41 @@ class DescribedTree:
             (leaf for each, leaf in zip(names, self.leaves, strict=True) if each == name), None
         )
 
-    def _taken(self) -> list[bool]:
-        """Whether each leaf is converted. Errors are kept."""
-        with suppress(ConversionError):
-            found = self._rule.takes_each(self.leaves)
-            if self._targets.rule.names:
-                from .tables import is_counted
+    def _is_taken(self, index: int, leaf: Any) -> bool:
+        """Whether a leaf is converted.
 
-                for index, leaf in enumerate(self.leaves):
-                    found[index] = found[index] or is_counted(
-                        leaf, self._targets.rule, self._structure.name(index)
-                    )
-            return found
-        found = [False] * len(self.leaves)
-        for index, leaf in enumerate(self.leaves):
-            try:
-                found[index] = self._rule.takes(leaf)
-            except ConversionError as error:
-                self.errors[index] = error
-        return found
+        Raises:
+            UnsupportedTypeError: It is refused.
+        """
+        if self._rule.takes(leaf):
+            return True
+        if not self._targets.rule.names:
+            return False
+        from .tables import is_counted
 
-    def _prepare(self, index: int, leaf: Any, known: dict[int, Prepared] | None) -> Prepared | None:
+        return is_counted(leaf, self._targets.rule, self._structure.name(index))
+
+    def _prepare(self, index: int, leaf: Any) -> Prepared | None:
+        """The conversion of a leaf; ``None`` if it stays, or has an error, which is kept."""
+        targets, decide = self._targets, None
+        out = None if self.outs is None else self.outs[index]
+        is_taken = False
         try:
-            targets = self._targets
+            is_taken = self._is_taken(index, leaf)
+            if not is_taken:
+                return None
             conversion = targets.common or targets.of(lambda: self._structure.path(index), leaf)
-            if self.outs is None:
-                out = None
-            else:
-                out = self.outs[index]
             if targets.decides_by_leaf:
                 decide = partial(self._decided, conversion, index)
-            else:
-                decide = None
             if isinstance(leaf, TensorInfo):
-                return run.prepare_described(
-                    leaf, conversion if decide is None else decide(leaf), out
-                )
+                conversion = conversion if decide is None else decide(leaf)
+                return run.prepare_described(leaf, conversion, out)
             if conversion.target is not self._ready:
                 self._ready = registry.ready(conversion.target.name)
+            known = self._known if decide is None and out is None else None
             return self._prepares(leaf, conversion, out, decide, known)
         except ConversionError as error:
-            if not self._rule.keeps_refused(leaf, error):
+            if not is_taken or not self._rule.keeps_refused(leaf, error):
                 self.errors[index] = error
             return None
 
@@ -193,7 +178,7 @@ class DescribedTree:
         if self.outs is None:
             bindings = bind(prepared, self._structure.twins)
         else:
-            bindings = Bindings(overwritten=overwritten(prepared, self.outs))
+            bindings = Bindings(overwritten=written_over(prepared, self.outs).overwritten)
         return Arrangement(groups), bindings
 
     def rebuild(self, leaves: list[Any]) -> Any:

@@ -427,11 +427,11 @@ class Programs:
             ConversionError: A leaf cannot be converted.
         """
         structure, are_different = tree_program.structure, tree_program.are_different(leaves)
-        if out is None and self._is_ordinary and are_different:
+        if out is None and self._is_ordinary and are_different and self.target is not None:
             results = convert_by_fast_paths(tree_program.parts, leaves, self.target)
             if results is not None:
                 return (structure.again(kept, results),)
-        outs = None
+        outs, made = None, None
         if out is not None:
             outs = _outs(tree_program, kept, out)
             if outs is None:
@@ -470,7 +470,7 @@ class Programs:
         self, described: DescribedTree, prepared: Mapping[int, Prepared]
     ) -> Any:
         found, bindings = described.arranged(prepared)
-        leaves, outs = described.leaves, described.outs
+        leaves, outs, made = described.leaves, described.outs, None
         if outs is not None:
             made = described.rebuild(written(found, leaves, outs))
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bindings",
     "Cluster",
+    "Written",
     "address_of",
     "bind",
     "bound",
@@ -46,10 +47,9 @@ __all__ = [
     "is_broadcast",
     "is_read",
     "overlapping",
-    "overwritten",
     "reach_of",
-    "refused",
     "ties",
+    "written_over",
 ]
 
 
@@ -169,21 +169,8 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     """
     found: dict[int, int] = {}
     seen: dict[Any, int] = {}
-    # Leaves with the same signature have the same recipe.
-    one_of_each = {id(each.recipe): each for each in prepared.values()}
-    copied = {key for key, each in one_of_each.items() if each.recipe.copies and not is_read(each)}
-    places = {
-        index: address_of(each) for index, each in prepared.items() if id(each.recipe) in copied
-    }
-    handles = [id(each.handle) for each in prepared.values()]
-    if len(set(handles)) == len(handles) and len(set(places.values())) == len(places):
-        return found
-    objects, starts = Counter(handles), Counter(places.values())
     for index, each in prepared.items():
-        at = places.get(index)
-        if objects[id(each.handle)] == 1 and (at is None or starts[at] == 1):
-            continue
-        for key in _identities(each, at):
+        for key in _identities(each):
             first = seen.setdefault(key, index)
             if first != index:
                 # The first may itself be the same as an earlier one: another object over the same
@@ -193,13 +180,15 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     return found
 
 
-def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
+def _identities(each: Prepared) -> Iterable[Any]:
     """Values that two leaves have in common only if the same: the object, or the memory copied."""
     if each.info.weak_dtype is not None or is_read(each):
         return
     yield id(each.handle), each.request
-    if at is not None and not each.info.requires_grad and each.info.size:
-        yield each.source.name, at, each.info, each.request
+    if each.recipe.copies and each.info.size and not each.info.requires_grad:
+        at = address_of(each)
+        if at is not None:
+            yield each.source.name, at, each.info, each.request
 
 
 def is_read(each: Prepared) -> bool:
@@ -214,39 +203,26 @@ def address_of(each: Prepared) -> int | None:
     return each.source.pointer(each.handle)
 
 
-def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Cluster]:
+def overlapping(prepared: Mapping[int, Prepared], skipped: Collection[int]) -> list[Cluster]:
     """Groups of leaves that overlap on one device, and would be copied separately.
 
     Args:
         prepared: The conversion of each leaf that has one.
         skipped: Leaves that are the same as an earlier one.
     """
-    out = set(skipped)
-    found: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    found: dict[str, list[tuple[int, int, int]]] = {}
     # Leaves with the same signature have the same recipe.
-    copied: dict[int, bool] = {}
+    one_of_each = {id(each.recipe): each for each in prepared.values()}
+    plain = {recipe for recipe, each in one_of_each.items() if _is_plain_copy(each)}
     for index, each in prepared.items():
-        if index in out:
+        info = each.info
+        if index in skipped or id(each.recipe) not in plain or not info.size:
             continue
-        recipe = id(each.recipe)
-        if recipe not in copied:
-            copied[recipe] = _is_plain_copy(each)
-        if (
-            copied[recipe]
-            and each.info.size
-            and not is_broadcast(each.info.shape, each.info.strides)
-        ):
-            at = address_of(each)
-            if at is not None:
-                low, high = reach_of(each.info)
-                found[each.info.device].append((at + low, at + high, index))
-    return [
-        group
-        for intervals in found.values()
-        for group in clusters(
-            intervals, {index: prepared[index].info.nbytes for _, _, index in intervals}
-        )
-    ]
+        at = address_of(each)
+        if at is not None and not is_broadcast(info.shape, info.strides):
+            found.setdefault(info.device, []).append(_span(index, info, at))
+    sizes = {index: each.info.nbytes for index, each in prepared.items()}
+    return list(chain.from_iterable(clusters(spans, sizes) for spans in found.values()))
 
 
 def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]) -> list[Cluster]:
@@ -259,19 +235,21 @@ def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]
     found: list[Cluster] = []
     left = [_chains(intervals)]
     while left:
-        for chain in left.pop():
-            if len(chain) == 1:
+        for linked in left.pop():
+            if len(linked) == 1:
                 continue
             group = Cluster(
-                chain[0][0], max(end for _, end, _ in chain), tuple(index for _, _, index in chain)
+                linked[0][0],
+                max(end for _, end, _ in linked),
+                tuple(index for _, _, index in linked),
             )
             if group.end - group.start <= sum(sizes[index] for index in group.members):
                 found.append(group)
                 continue
             # Without the leaf with the largest gaps, the others may form a group.
-            sparse = [(end - start) / sizes[index] for start, end, index in chain]
+            sparse = [(end - start) / sizes[index] for start, end, index in linked]
             left.append(
-                _chains(each for each, how in zip(chain, sparse, strict=True) if how < max(sparse))
+                _chains(each for each, how in zip(linked, sparse, strict=True) if how < max(sparse))
             )
     return found
 
@@ -382,9 +360,6 @@ def copied_together(group: Cluster, arrays: Mapping[int, Array], block: Array) -
 
 # -- results written into out= ---------------------------------------------------------------------
 
-_Span = tuple[int, int, int]
-"""The first byte of a tensor, the byte after its last, and the index of its leaf."""
-
 
 def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence[str]) -> list[Any]:
     """The leaves of one tree in the order of another's paths.
@@ -405,24 +380,39 @@ def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence
     return [by_path[path] for path in paths]
 
 
-def refused(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Yield leaves whose `out` overlaps the `out` of an earlier leaf, with the earlier leaf.
+class Written(NamedTuple):
+    """What leaves have in common with the tensors that they are written into.
 
-    That is allowed if the leaves share memory in the same way: tied weights into tied weights.
+    Args:
+        refused: Leaves whose `out` overlaps the `out` of an earlier leaf, with the first of those,
+            unless both share memory in the same way: tied weights into tied weights.
+        overwritten: Leaves that share a byte with the `out` of another leaf.
     """
-    places = {
-        index: place
-        for index, each in prepared.items()
-        if (place := _out_at(each, outs[index])) is not None
-    }
-    spans = [_span(index, *place) for index, place in places.items() if place[0].size]
-    for first, second in _touching(spans):
-        earlier, later = sorted((first, second))
-        info, at = places[earlier]
-        if memory.overlap(info, at, *places[later]) and not _alike(
-            prepared, places, earlier, later
-        ):
-            yield later, earlier
+
+    refused: dict[int, int]
+    overwritten: set[int]
+
+
+def written_over(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> Written:
+    """What described leaves have in common with the tensors that they are written into."""
+    places: dict[int, tuple[TensorInfo, int]] = {}
+    # An `out` has the index of its leaf; a source has a negative index.
+    for index, each in prepared.items():
+        into, source = _out_at(each, outs[index]), _source_at(each)
+        if into is not None:
+            places[index] = into
+        if source is not None:
+            places[~index] = each.info, source
+    found = Written({}, set())
+    for pair in _touching([_span(index, *at) for index, at in places.items() if at[0].size]):
+        first, second = sorted(pair)
+        if second < 0 or second == ~first or not memory.overlap(*places[first], *places[second]):
+            continue
+        if first < 0:
+            found.overwritten.add(~first)
+        elif not _alike(prepared, places, first, second):
+            found.refused[second] = min(first, found.refused.get(second, first))
+    return found
 
 
 def _alike(
@@ -448,31 +438,6 @@ def _alike(
     return plain and there - here == also_at - at
 
 
-def overwritten(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> set[int]:
-    """Leaves that share a byte with the `out` of another leaf."""
-    sources = {
-        index: (each.info, at)
-        for index, each in prepared.items()
-        if (at := _source_at(each)) is not None
-    }
-    targets = {
-        index: place
-        for index, each in prepared.items()
-        if (place := _out_at(each, outs[index])) is not None
-    }
-    # An `out` has the index of its leaf; a source has a negative index.
-    spans = [_span(index, *place) for index, place in targets.items() if place[0].size]
-    spans += [_span(~index, *place) for index, place in sources.items() if place[0].size]
-    found = set()
-    for pair in _touching(spans):
-        out, source = max(pair), ~min(pair)
-        if out >= 0 and source >= 0 and out != source and source not in found:
-            info, at = targets[out]
-            if memory.overlap(info, at, *sources[source]):
-                found.add(source)
-    return found
-
-
 def _out_at(each: Prepared, out: Any) -> tuple[TensorInfo, int] | None:
     info = each.request.out
     if info is None or isinstance(out, TensorInfo) or info.abstract is not None:
@@ -487,14 +452,15 @@ def _source_at(each: Prepared) -> int | None:
     return address_of(each)
 
 
-def _span(index: int, info: TensorInfo, at: int) -> _Span:
+def _span(index: int, info: TensorInfo, at: int) -> tuple[int, int, int]:
+    """The first byte of a tensor, the byte after its last, and an index."""
     low, high = reach_of(info)
     return at + low, at + high, index
 
 
-def _touching(spans: Iterable[_Span]) -> Iterator[tuple[int, int]]:
+def _touching(spans: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
     """Yield the indices of each pair of spans that overlap."""
-    open_spans: list[_Span] = []
+    open_spans: list[tuple[int, int, int]] = []
     for span in sorted(spans):
         open_spans = [each for each in open_spans if each[1] > span[0]]
         for each in open_spans:

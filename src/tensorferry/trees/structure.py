@@ -407,9 +407,7 @@ class Structure:
 
     def _made(self, root: Container, kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
         made: dict[int, list[tuple[Sequence[Any], Any]]] = {}
-        whole = kept
-        if self._recurring:
-            whole = [*kept]
+        whole = [*kept]
         for number, (make, own, first) in self._recurring.items():
             whole[number] = make, kept[number], leaves[own], made.setdefault(first, [])
         try:
