@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ..backends.columnar import ColumnBackend
     from ..core.info import TensorInfo
+    from ..typing import Array
     from .recipes import Conversion, Recipe
     from .run import Prepared
 
@@ -43,6 +44,8 @@ AT_ONCE = 4096
 """How many tensors are handled at a time, to stay in the processor's cache between steps."""
 _MOST = 1024
 """The most signatures that are remembered."""
+_SORTED_BY_HAND = 16
+"""Up to so many tensors, their extents are read as Python numbers."""
 FEW = 32
 """Up to so many tensors, their steps are found by the signatures of all of them together."""
 _MOST_TOGETHER = 64
@@ -98,19 +101,16 @@ class Arrangement(NamedTuple):
 
     Args:
         groups: Those that take the same steps.
+        crosses: Whether some are transferred over a bus.
         copied: The positions of those that are copied, and may share memory with others; with
             `out`, of all.
         is_compact: Whether the tensors, and their `out`, have no gaps in memory.
     """
 
     groups: list[LeafGroup]
+    crosses: bool
     copied: Places = ()
     is_compact: bool = False
-
-    @property
-    def crosses(self) -> bool:
-        """Whether some are transferred over a bus."""
-        return any(group.recipe.transfers for group in self.groups)
 
 
 class _Known(NamedTuple):
@@ -204,9 +204,12 @@ class Groups:
         if outs is not None or not is_apart:
             those = [group.places for group in groups if outs is not None or group.recipe.copies]
             copied = those[0] if len(those) == 1 else [*chain(*those)]
-        return Arrangement(
-            groups, copied if outs is not None or len(copied) > 1 else (), is_compact
-        )
+            if len(copied) == len(leaves):
+                copied = range(len(leaves))
+        if outs is None and len(copied) < 2:
+            copied = ()
+        crosses = any(group.recipe.transfers for group in groups)
+        return Arrangement(groups, crosses, copied, is_compact)
 
     def _of_part(
         self,
@@ -428,6 +431,9 @@ def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
     if len(tensors) < 2:
         return ()
     reached, order = [], list[int]()
+    if len(set(map(type, tensors))) == 1:
+        extents = registry.backend_of(tensors[0]).quick.extents(tensors, compact=compact)
+        return range(len(tensors)) if extents is None else memory.sharing(*extents)
     for places in places_by(list(map(type, tensors))).values():
         some = some_of(tensors, places)
         extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)
@@ -435,10 +441,13 @@ def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
             return range(len(tensors))
         reached.append(extents)
         order += places
-    if len(reached) == 1:
-        return memory.sharing(*reached[0])
-    starts, ends = (
-        np.concatenate([np.asarray(part, np.uint64) for part in parts])
-        for parts in zip(*reached, strict=True)
-    )
-    return sorted([order[at] for at in memory.sharing(starts, ends)])
+    starts, ends = zip(*reached, strict=True)
+    if len(tensors) < _SORTED_BY_HAND:
+        found = memory.sharing([*chain(*starts)], [*chain(*ends)])
+    else:
+        found = memory.sharing(*map(_joined, (starts, ends)))
+    return sorted([order[at] for at in found])
+
+
+def _joined(parts: Sequence[Sequence[int] | Array]) -> Array:
+    return np.concatenate([np.asarray(part, np.uint64) for part in parts])

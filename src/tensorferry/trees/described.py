@@ -179,7 +179,8 @@ class DescribedTree:
             bindings = bind(prepared, self._structure.twins)
         else:
             bindings = Bindings(overwritten=written_over(prepared, self.outs).overwritten)
-        return Arrangement(groups), bindings
+        crosses = any(group.recipe.transfers for group in groups)
+        return Arrangement(groups, crosses), bindings
 
     def rebuild(self, leaves: list[Any]) -> Any:
         """Make the tree again, with other leaves."""

@@ -260,7 +260,7 @@ def _write(
         results[place] = run.convert(results[place], own)
     for group in groups:
         some, into = some_of(results, group.places), some_of(outs, group.places)
-        if group.prepared:
+        if group.prepared or len(some) == 1:
             for value, out in zip(some, into, strict=True):
                 run.execute(group.recipe.program[-1:], value, out)
         else:

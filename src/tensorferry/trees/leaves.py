@@ -397,19 +397,20 @@ def _are_plain(values: Iterable[Any], levels: int = 4) -> bool:
     held: Iterable[Any] = values
     for _ in range(levels):
         held = list(held)
-        kinds = set(map(type, held)) - PLAIN
+        kinds = set(map(type, held))
+        if kinds == {dict}:
+            held = chain.from_iterable(map(dict.values, held))  # type: ignore[arg-type]
+            continue
+        kinds -= PLAIN
         if not kinds:
             return True
         if not kinds <= _SEARCHED:
             return False
         if OrderedDict in kinds and any(vars(x) for x in held if type(x) is OrderedDict):
             return False
-        if kinds == {dict}:
-            held = chain.from_iterable(x.values() for x in held if type(x) is dict)
-        else:
-            held = chain.from_iterable(
-                x.values() if isinstance(x, dict) else x for x in held if type(x) in kinds
-            )
+        held = chain.from_iterable(
+            x.values() if isinstance(x, dict) else x for x in held if type(x) in kinds
+        )
     return False
 
 

@@ -27,7 +27,7 @@ from ..execution.groups import FEW, Groups, LeafPart, sharing_memory
 from .failures import refuse_unknown_name
 from .grouped import convert_by_fast_paths, convert_groups, written
 from .leaves import UNKNOWN
-from .shared_memory import bound
+from .shared_memory import bound, recurring_leaves
 from .structure import have_equal_labels, labels_of, recurring
 from .targets import copy_in_its_framework
 from .walk import take_apart
@@ -56,8 +56,8 @@ _MOST_LEAVES = 1 << 18
 """The most leaves of all programs of one request together."""
 _SIZED = frozenset({dict, OrderedDict, defaultdict, list, tuple, deque})
 """Types whose objects are told apart by their size at first sight."""
-_FAILURES = (LookupError, RuntimeError, TypeError, ValueError)
-"""What a framework raises, and a container that changes meanwhile."""
+_FAILURES = (ConversionError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a leaf raises that cannot be converted, a framework, and a container that changes meanwhile."""
 
 
 class Program(NamedTuple):
@@ -105,7 +105,7 @@ class Program(NamedTuple):
             met: list[int] = []
             if not root.take(tree, leaves, kept, met):
                 return None
-            if len(met) > 1 and recurring(met) != self.recurs:
+            if root.inner and recurring(met) != self.recurs:
                 return None
         if [*map(type, leaves)] != self.kinds:
             return None
@@ -206,12 +206,13 @@ class Programs:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing has
                 been written then.
         """
-        if self._rule.chosen is None:
-            with suppress(ConversionError, *_FAILURES):  # raised below, with the path of the leaf
-                found = self._find(tree)
-                result = None if found is None else self._converted(*found, out)
-                if result is not None:
-                    return result[0]
+        try:
+            found = self._find(tree)
+            result = None if found is None else self._converted(*found, out)
+            if result is not None:
+                return result[0]
+        except _FAILURES:
+            pass  # raised below, with the path of the leaf
         described = self._described(tree, out)
         return self._converted_described(described, described.prepare(with_values=True))
 
@@ -221,20 +222,19 @@ class Programs:
         Raises:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
-        if self._rule.chosen is None:
-            with suppress(ConversionError, *_FAILURES):
-                found = self._find(tree)
-                arranged = None if found is None else self._arranged(*found, None)
-                if found is not None and arranged is not None:
-                    plans = [group.recipe.plan for group in arranged.groups]
-                    return PreparedTree(plans, partial(self._run, *found))
+        with suppress(*_FAILURES):
+            found = self._find(tree)
+            arranged = None if found is None else self._arranged(*found, None)
+            if found is not None and arranged is not None:
+                plans = [group.recipe.plan for group in arranged.groups]
+                return PreparedTree(plans, partial(self._run, *found))
         described = self._described(tree, None)
         prepared = described.prepare()
         run = partial(self._run_described, described, prepared, described.environments(prepared))
         return PreparedTree([each.recipe.plan for each in prepared.values()], run)
 
     def _run(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
-        with suppress(ConversionError, *_FAILURES):
+        with suppress(*_FAILURES):
             result = self._converted(tree_program, leaves, kept, None)
             if result is not None:
                 return result[0]
@@ -254,8 +254,10 @@ class Programs:
     # -- find -------------------------------------------------------------------------------------
 
     def _find(self, tree: Any) -> tuple[Program, list[Any], list[Any]] | None:
+        if self._rule.chosen is not None:
+            return None
         kind = type(tree)
-        sight = kind, len(tree) if kind in _SIZED else 0
+        sight = (kind, len(tree)) if kind in _SIZED else (kind, 0)
         programs = self._kept.get(sight, ())
         for tree_program in programs:
             taken = tree_program.take(tree, self._rule)
@@ -447,7 +449,8 @@ class Programs:
             # Made again before anything is written, because a container may refuse the values.
             made = structure.again(kept, written(found, leaves, outs))
         elif found.copied or not are_different:
-            bindings = bound(found, leaves, structure.twins, original)
+            same = {} if are_different else recurring_leaves(found, leaves, structure.twins)
+            bindings = bound(found, leaves, same, original)
         coalesce = self._coalesce
         results = convert_groups(
             found, leaves, outs, bindings, coalesce=coalesce, original=original

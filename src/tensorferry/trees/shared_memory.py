@@ -17,7 +17,7 @@ from ..core.named_tuple import NamedTuple
 from ..core.request import OVERLAPS, Request
 from ..errors import UnsupportedTypeError
 from ..execution import run
-from ..execution.groups import sharing_memory
+from ..execution.groups import sharing_memory, some_of
 from ..execution.recipes import conversion_of
 from ..execution.run import convert
 from ..host import memory
@@ -27,7 +27,7 @@ from ..planning.rules import layout_obstacles
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ..execution.groups import Arrangement, LeafGroup
+    from ..execution.groups import Arrangement
     from ..execution.recipes import Conversion
     from ..execution.run import Prepared
     from ..typing import Array
@@ -47,6 +47,7 @@ __all__ = [
     "is_broadcast",
     "is_read",
     "overlapping",
+    "recurring_leaves",
     "reach_of",
     "ties",
     "written_over",
@@ -109,48 +110,61 @@ def bind(prepared: Mapping[int, Prepared], twins: Mapping[int, int]) -> Bindings
 
 def bound(
     found: Arrangement,
-    leaves: Sequence[Any],
-    twins: Mapping[int, int],
+    leaves: list[Any],
+    same: dict[int, int],
     original: Callable[[Any], Any] | None,
-) -> Bindings:
-    """What leaves have in common that were told by their signatures.
+) -> Bindings | None:
+    """What leaves have in common that were told by their signatures; ``None`` if nothing.
 
     Only those are described that may share memory with another.
 
     Args:
         found: The leaves by their steps.
         leaves: The leaves.
-        twins: As for `bind`.
+        same: What `recurring_leaves` gives for them.
         original: Gives the column that an array is over.
     """
-    same: dict[int, int] = {}
-    for group in found.groups:
-        first_of: dict[int, int] = {}
-        for place in group.places:
-            key = _key_of_object(group, leaves[place], place, twins)
-            first = first_of.setdefault(key, place)
-            if first != place:
-                same[place] = first
-    left = [place for place in found.copied if place not in same]
-    some = [leaves[place] for place in left]
+    left = found.copied
+    if same:
+        left = [place for place in left if place not in same]
+    some = some_of(leaves, left)
+    shared = sharing_memory(some, compact=found.is_compact)
+    if not shared:
+        return Bindings(same) if same else None
     prepared: dict[int, Prepared] = {}
-    for at in sharing_memory(some, compact=found.is_compact):
+    for at in shared:
         x = some[at] if original is None else original(some[at])
         prepared[left[at]] = run.prepare(x, _conversion_at(found, left[at]))
-    if not prepared:
-        return Bindings(same)
     tied = ties(dict(sorted(prepared.items())))
     same = {place: tied.get(first, first) for place, first in same.items()} | tied
     return Bindings(same, overlapping(prepared, same), prepared)
 
 
-def _key_of_object(group: LeafGroup, leaf: Any, place: int, twins: Mapping[int, int]) -> int:
-    """What is equal for leaves of a group that are the same object, and are converted once."""
-    source = group.recipe.plan.source
-    owner = registry.backend_named(source.framework)
-    if source.weak_dtype is None and not owner.capabilities.objects.reads(source.kind):
-        return id(leaf)
-    return ~twins.get(place, place)  # numbers, which are made anew wherever they stand
+def recurring_leaves(
+    found: Arrangement, leaves: Sequence[Any], twins: Mapping[int, int]
+) -> dict[int, int]:
+    """For each leaf that is the same object as an earlier one, the place of that one.
+
+    Numbers are made anew wherever they stand, unless their container recurs.
+
+    Args:
+        found: The leaves by their steps.
+        leaves: The leaves.
+        twins: As for `bind`.
+    """
+    same = {}
+    for group in found.groups:
+        source = group.recipe.plan.source
+        reads = registry.backend_named(source.framework).capabilities.objects.reads(source.kind)
+        first_of: dict[int, int] = {}
+        for place in group.places:
+            key = id(leaves[place])
+            if reads or source.weak_dtype is not None:
+                key = ~twins.get(place, place)
+            first = first_of.setdefault(key, place)
+            if first != place:
+                same[place] = first
+    return same
 
 
 def _conversion_at(found: Arrangement, place: int) -> Conversion:

@@ -406,10 +406,14 @@ class Structure:
         return self._made(self.root, kept, leaves)
 
     def _made(self, root: Container, kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
-        made: dict[int, list[tuple[Sequence[Any], Any]]] = {}
-        whole = [*kept]
-        for number, (make, own, first) in self._recurring.items():
-            whole[number] = make, kept[number], leaves[own], made.setdefault(first, [])
+        whole = kept
+        if self._recurring:
+            made: dict[int, list[tuple[Sequence[Any], Any]]] = {}
+            once = {
+                number: (make, kept[number], leaves[own], made.setdefault(first, []))
+                for number, (make, own, first) in self._recurring.items()
+            }
+            whole = [once.get(number, each) for number, each in enumerate(kept)]
         try:
             return root.rebuild(iter(whole), iter(leaves))
         except NotMadeError as failed:
