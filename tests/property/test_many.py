@@ -158,8 +158,8 @@ def test_parts_of_a_long_list_are_told_apart(odd, monkeypatch):
 
 @given(st.lists(st.tuples(st.integers(0, 120), st.integers(0, 6)), min_size=1, max_size=24))
 def test_runs_that_share_a_byte_are_found(runs):
-    """Compared with each two of them, of few and of many."""
-    spans = [set(range(start, start + length)) for start, length in runs]
+    """Compared with each two of them, of few and of many; one without bytes counts as a byte."""
+    spans = [set(range(start, start + max(length, 1))) for start, length in runs]
     expected = [
         index
         for index, a in enumerate(spans)

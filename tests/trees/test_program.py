@@ -436,7 +436,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
     """As if another thread had changed the dict while its tensors were copied."""
     ferry.convert_tree(kind(a=np.full(2, 1), b=np.full(2, 2)), "numpy", copy=True)
     tree = kind(a=np.full(2, 1), b=np.full(2, 2))
-    real = program.Programs._arranged
+    real = groups.Groups.of
 
     def change(self, *given):
         found = real(self, *given)
@@ -444,7 +444,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
         tree["c"] = np.full(2, 3)
         return found
 
-    monkeypatch.setattr(program.Programs, "_arranged", change)
+    monkeypatch.setattr(groups.Groups, "of", change)
     made = ferry.convert_tree(tree, "numpy", copy=True)
     assert {name: each.tolist() for name, each in made.items()} == {"a": [1, 1], "b": [2, 2]}
 

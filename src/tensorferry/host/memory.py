@@ -125,23 +125,23 @@ _FEW = 16
 def sharing(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> list[int]:
     """The positions of runs of bytes that share a byte with another, in one pass after sorting.
 
-    >>> sharing([0, 8], [8, 9]), sharing([0, 8, 4], [8, 9, 5]), sharing([0, 4], [8, 4])
+    A run without bytes counts as one of a byte: two may be one object.
+
+    >>> sharing([0, 8], [8, 9]), sharing([0, 8, 4], [8, 9, 5]), sharing([0, 4], [4, 4])
     ([], [0, 2], [])
     """
     if len(starts) < _FEW:
-        runs = sorted([each for each in zip(starts, ends, strict=True) if each[0] < each[1]])
-        if all(run[1] <= then[0] for run, then in pairwise(runs)):
+        runs = sorted(zip(starts, ends, strict=True))
+        if all(run[1] <= then[0] > run[0] for run, then in pairwise(runs)):
             return []
-    first, after = np.asarray(starts, np.uint64), np.asarray(ends, np.uint64)
+    first = np.asarray(starts, np.uint64)
+    after = np.maximum(np.asarray(ends, np.uint64), first + np.uint64(1))
     # Each run but the last ends before the next one begins: so it is almost always.
     if (np.sort(after)[:-1] <= np.sort(first)[1:]).all():
         return []
     order = first.argsort(kind="stable")
-    order = order[(first < after)[order]]
     # How far those before reach.
     touches = np.maximum.accumulate(after[order])[:-1] > first[order][1:]
-    if not touches.any():
-        return []
     shared = np.zeros(len(order), bool)
     shared[1:] = touches
     shared[:-1] |= touches

@@ -23,11 +23,11 @@ from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each
 from ..errors import ConversionError
-from ..execution.groups import FEW, Groups, LeafPart, sharing_memory
+from ..execution.groups import FEW, Groups, LeafPart, sharing_memory, some_of
 from .failures import refuse_unknown_name
 from .grouped import convert_by_fast_paths, convert_groups, written
 from .leaves import UNKNOWN
-from .shared_memory import bound, recurring_leaves
+from .shared_memory import bound
 from .structure import have_equal_labels, labels_of, recurring
 from .targets import copy_in_its_framework
 from .walk import take_apart
@@ -58,6 +58,10 @@ _SIZED = frozenset({dict, OrderedDict, defaultdict, list, tuple, deque})
 """Types whose objects are told apart by their size at first sight."""
 _FAILURES = (ConversionError, LookupError, RuntimeError, TypeError, ValueError)
 """What a leaf raises that cannot be converted, a framework, and a container that changes meanwhile."""
+
+
+_UNTOLD: Any = object()
+"""Given where signatures do not say enough."""
 
 
 class Program(NamedTuple):
@@ -133,11 +137,8 @@ class Program(NamedTuple):
             for part in self.parts
         )
 
-    def originals(self, leaves: list[Any], kept: list[Any]) -> Callable[[Any], Any] | None:
-        """A function that gives the column that an array is over; ``None`` without tables."""
-        return partial(self._original, leaves, kept) if self.tables else None
-
-    def _original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
+    def original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
+        """The column of a table that an array is over; or `x` itself."""
         place = next(index for index, leaf in enumerate(leaves) if leaf is x)
         for first, container in self.tables:
             views = kept[container]
@@ -208,9 +209,9 @@ class Programs:
         """
         try:
             found = self._find(tree)
-            result = None if found is None else self._converted(*found, out)
-            if result is not None:
-                return result[0]
+            result = _UNTOLD if found is None else self._converted(*found, out)
+            if result is not _UNTOLD:
+                return result
         except _FAILURES:
             pass  # raised below, with the path of the leaf
         described = self._described(tree, out)
@@ -223,21 +224,31 @@ class Programs:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
         with suppress(*_FAILURES):
+            plans = None
             found = self._find(tree)
-            arranged = None if found is None else self._arranged(*found, None)
-            if found is not None and arranged is not None:
-                plans = [group.recipe.plan for group in arranged.groups]
+            if found is not None:
+                plans = self._plans(*found)
+            if found is not None and plans is not None:
                 return PreparedTree(plans, partial(self._run, *found))
         described = self._described(tree, None)
         prepared = described.prepare()
         run = partial(self._run_described, described, prepared, described.environments(prepared))
         return PreparedTree([each.recipe.plan for each in prepared.values()], run)
 
+    def _plans(
+        self, tree_program: Program, leaves: list[Any], kept: list[Any]
+    ) -> list[Plan] | None:
+        """For each kind of leaf, a plan; ``None`` if the leaves must be described."""
+        original = partial(tree_program.original, leaves, kept)
+        parts, together = tree_program.parts, tree_program.together
+        found = self._groups.of(leaves, parts, None, together, original)
+        return None if found is None else [group.recipe.plan for group in found.groups]
+
     def _run(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
         with suppress(*_FAILURES):
             result = self._converted(tree_program, leaves, kept, None)
-            if result is not None:
-                return result[0]
+            if result is not _UNTOLD:
+                return result
         return self.convert(tree_program.structure.again(kept, leaves))
 
     def _run_described(
@@ -422,47 +433,42 @@ class Programs:
 
     def _converted(
         self, tree_program: Program, leaves: list[Any], kept: list[Any], out: Any
-    ) -> tuple[Any] | None:
-        """The tree of the results; ``None`` if the leaves must be described.
+    ) -> Any:
+        """The tree of the results; `_UNTOLD` if the leaves must be described.
 
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        structure, are_different = tree_program.structure, tree_program.are_different(leaves)
-        if out is None and self._is_ordinary and are_different and self.target is not None:
-            results = convert_by_fast_paths(tree_program.parts, leaves, self.target)
-            if results is not None:
-                return (structure.again(kept, results),)
-        outs, made = None, None
+        structure, outs, original, coalesce = tree_program.structure, None, None, self._coalesce
         if out is not None:
             outs = _outs(tree_program, kept, out)
             if outs is None:
-                return None
-        found = self._arranged(tree_program, leaves, kept, outs)
+                return _UNTOLD
+        elif self._is_ordinary and tree_program.are_different(leaves):
+            results = convert_by_fast_paths(tree_program.parts, leaves, self.target or "")
+            if results is not None:
+                return structure.again(kept, results)
+        if tree_program.tables:
+            original = partial(tree_program.original, leaves, kept)
+        parts, together = tree_program.parts, tree_program.together
+        found = self._groups.of(leaves, parts, outs, together, original)
         if found is None:
-            return None
-        bindings, original = None, tree_program.originals(leaves, kept)
-        if outs is not None:
-            some = [leaves[place] for place in found.copied] + [outs[at] for at in found.copied]
-            if sharing_memory(some, compact=found.is_compact):
-                return None
-            # Made again before anything is written, because a container may refuse the values.
-            made = structure.again(kept, written(found, leaves, outs))
-        elif found.copied or not are_different:
-            same = {} if are_different else recurring_leaves(found, leaves, structure.twins)
-            bindings = bound(found, leaves, same, original)
-        coalesce = self._coalesce
-        results = convert_groups(
-            found, leaves, outs, bindings, coalesce=coalesce, original=original
-        )
-        return (structure.again(kept, results) if outs is None else made,)
-
-    def _arranged(
-        self, tree_program: Program, leaves: list[Any], kept: list[Any], outs: list[Any] | None
-    ) -> Arrangement | None:
-        """The leaves by their steps; ``None`` if one must be described."""
-        original = tree_program.originals(leaves, kept)
-        return self._groups.of(leaves, tree_program.parts, outs, tree_program.together, original)
+            return _UNTOLD
+        if outs is None:
+            bindings = None
+            if found.copied or not tree_program.are_different(leaves):
+                bindings = bound(found, leaves, structure.twins, original)
+            results = convert_groups(
+                found, leaves, None, bindings, coalesce=coalesce, original=original
+            )
+            return structure.again(kept, results)
+        some = [*some_of(leaves, found.copied), *some_of(outs, found.copied)]
+        if sharing_memory(some, compact=found.is_compact):
+            return _UNTOLD
+        # Made again before anything is written, because a container may refuse the values.
+        made = structure.again(kept, written(found, leaves, outs))
+        convert_groups(found, leaves, outs, coalesce=coalesce)
+        return made
 
     def _described(self, tree: Any, out: Any) -> DescribedTree:
         from .described import DescribedTree  # here, because most trees are converted without it

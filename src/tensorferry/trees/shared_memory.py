@@ -47,7 +47,6 @@ __all__ = [
     "is_broadcast",
     "is_read",
     "overlapping",
-    "recurring_leaves",
     "reach_of",
     "ties",
     "written_over",
@@ -111,7 +110,7 @@ def bind(prepared: Mapping[int, Prepared], twins: Mapping[int, int]) -> Bindings
 def bound(
     found: Arrangement,
     leaves: list[Any],
-    same: dict[int, int],
+    twins: Mapping[int, int],
     original: Callable[[Any], Any] | None,
 ) -> Bindings | None:
     """What leaves have in common that were told by their signatures; ``None`` if nothing.
@@ -121,26 +120,30 @@ def bound(
     Args:
         found: The leaves by their steps.
         leaves: The leaves.
-        same: What `recurring_leaves` gives for them.
+        twins: As for `bind`.
         original: Gives the column that an array is over.
     """
-    left = found.copied
-    if same:
-        left = [place for place in left if place not in same]
-    some = some_of(leaves, left)
+    some = some_of(leaves, found.copied)
     shared = sharing_memory(some, compact=found.is_compact)
-    if not shared:
-        return Bindings(same) if same else None
+    # Two of one object share memory, too.
+    if not shared and len(found.copied) == sum([len(group.places) for group in found.groups]):
+        return None
+    same = _recurring_leaves(found, leaves, twins)
+    left = found.copied
     prepared: dict[int, Prepared] = {}
     for at in shared:
+        if left[at] in same:
+            continue
         x = some[at] if original is None else original(some[at])
         prepared[left[at]] = run.prepare(x, _conversion_at(found, left[at]))
+    if not prepared:
+        return Bindings(same)
     tied = ties(dict(sorted(prepared.items())))
     same = {place: tied.get(first, first) for place, first in same.items()} | tied
     return Bindings(same, overlapping(prepared, same), prepared)
 
 
-def recurring_leaves(
+def _recurring_leaves(
     found: Arrangement, leaves: Sequence[Any], twins: Mapping[int, int]
 ) -> dict[int, int]:
     """For each leaf that is the same object as an earlier one, the place of that one.
