@@ -368,6 +368,48 @@ def test_what_has_changed_since_the_last_call_is_seen(changes, to):
             assert list(map(facts, ours, before)) == list(map(facts, theirs, before))
 
 
+def registered_with_optree(kind):
+    import optree
+
+    optree.register_pytree_node(
+        kind, lambda x: ((x.held,), None), lambda _, held: kind(*held), namespace="tensorferry"
+    )
+    return lambda: optree.unregister_pytree_node(kind, namespace="tensorferry")
+
+
+def registered_with_torch(kind):
+    from torch.utils import _pytree
+
+    _pytree.register_pytree_node(kind, lambda x: ([x.held], None), lambda held, _: kind(*held))
+    return lambda: _pytree._deregister_pytree_node(kind)
+
+
+@pytest.mark.parametrize("register", [registered_with_optree, registered_with_torch])
+@pytest.mark.parametrize(
+    "convert", [ferry.convert_tree, lambda tree, _, **kw: ferry.snapshot(tree, **kw)]
+)
+def test_a_class_that_is_registered_after_the_first_call_is_opened(register, convert):
+    """Its objects were kept as they are: a program that was made for that is not used any more."""
+
+    class Late:
+        def __init__(self, held):
+            self.held = held
+
+    tree = {"late": Late(np.ones(2)), "x": np.zeros(1), "name": "text"}
+    for _ in range(2):
+        assert convert(tree, "numpy", unknown="keep")["late"] is tree["late"]
+    forget = register(Late)
+    try:
+        for _ in range(2):
+            made = convert(tree, "torch", unknown="keep")["late"]
+            assert type(made) is Late
+            assert made is not tree["late"]
+            assert made.held is not tree["late"].held
+            assert made.held.tolist() == [1, 1]
+    finally:
+        forget()
+
+
 def test_text_that_became_numbers_is_converted():
     """An array of text stays; the next one in its place need not be text."""
     for values in (["a"], ["a"], [1.0], ["b"], [2]):

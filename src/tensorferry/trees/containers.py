@@ -47,6 +47,7 @@ __all__ = [
     "PLAIN",
     "Opening",
     "is_mapping",
+    "is_opened",
     "is_tuple_with_a_constructor",
     "is_used_up",
     "make_node",
@@ -610,6 +611,11 @@ def openings_of(kind: type) -> tuple[Opening, ...]:
     if not found and may_be_registered:
         openers = (*_registered(kind), *openers)
     return found or tuple(map(_opening_by, openers))
+
+
+def is_opened(x: Any) -> bool:
+    """Whether an object is a container."""
+    return any(opening.open(x) is not None for opening in openings_of(type(x)))
 
 
 def may_open(kind: type, objects: Collection[Any]) -> bool:

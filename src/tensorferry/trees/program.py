@@ -21,9 +21,9 @@ from ..backends.nodes import Node
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
-from ..core.places import one_of_each
 from ..errors import ConversionError
 from ..execution.groups import FEW, Groups, LeafPart, sharing_memory, some_of
+from .containers import is_opened, may_hold
 from .failures import refuse_unknown_name
 from .grouped import convert_by_fast_paths, convert_groups, written
 from .leaves import UNKNOWN
@@ -76,6 +76,8 @@ class Program(NamedTuple):
         parts: The leaves that are converted, by type and request.
         texts: The positions of tensors of text, and for each type what says that it is one.
         unknown: The positions of objects that may hold a tensor, and must be searched.
+        loose: The positions of such objects that stay as they are, unless their class has been
+            registered as a container meanwhile.
         together: What `Groups.of` remembers of its leaves, if they are few.
         tables: The tables whose columns are read as arrays: the first leaf of each, and its number
             among the containers.
@@ -89,6 +91,7 @@ class Program(NamedTuple):
     parts: tuple[LeafPart, ...]
     texts: tuple[tuple[int, Callable[[Any], bool]], ...]
     unknown: tuple[int, ...]
+    loose: tuple[int, ...]
     together: dict[Hashable, Arrangement] | None
     tables: tuple[tuple[int, int], ...]
 
@@ -120,6 +123,9 @@ class Program(NamedTuple):
                 return None
         for place in self.unknown:
             if rule.takes(leaves[place]):
+                return None
+        for place in self.loose:
+            if is_opened(leaves[place]):
                 return None
         for number in self.nodes:
             static = kept[number].static
@@ -311,12 +317,14 @@ class Programs:
         if owners and structure.recurs is not None:
             return None
         kinds = list(map(type, leaves))
-        answers = {kind: self._answer(kind, leaf) for kind, leaf in one_of_each(leaves).items()}
+        each_kind = dict(zip(kinds, leaves, strict=True))
+        answers = {kind: self._answer(kind, leaf) for kind, leaf in each_kind.items()}
         if None in answers.values() or (structure.root is None and answers[type(tree)] is not True):
             return None
         places: list[int] = []
         texts: list[tuple[int, Callable[[Any], bool]]] = []
         unknown: list[int] = []
+        loose: list[int] = []
         for place, (kind, leaf) in enumerate(zip(kinds, leaves, strict=True)):
             answer = answers[kind]
             if answer is UNKNOWN:
@@ -326,6 +334,8 @@ class Programs:
                 texts.append((place, answer.is_text))
             elif answer:
                 places.append(place)
+            elif self._rule.keeps and may_hold(kind):
+                loose.append(place)
         names: list[str] = []
         if self._by_name:
             # Here, because most requests name no leaf, and have no columns.
@@ -360,6 +370,7 @@ class Programs:
             parts,
             tuple(texts),
             tuple(unknown),
+            tuple(loose),
             together,
             tuple(tables),
         )

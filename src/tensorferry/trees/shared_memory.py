@@ -186,6 +186,9 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     """
     found: dict[int, int] = {}
     seen: dict[Any, int] = {}
+    objects = {id(each.handle) for each in prepared.values()}
+    if len(objects) == len(prepared) and not any(each.recipe.copies for each in prepared.values()):
+        return found
     for index, each in prepared.items():
         for key in _identities(each):
             first = seen.setdefault(key, index)

@@ -108,22 +108,26 @@ class Container:
         Raises:
             NotMadeError: It, or one inside it, cannot be made of these values.
         """
-        whole = next(kept)
-        values: Any
-        if not self.inner:
-            values = islice(leaves, self.size)
-        else:
-            values = []
-            start = 0
+        whole, start, failed = next(kept), 0, self
+        try:
+            if not self.inner:
+                return self.make(whole, islice(leaves, self.size))
+            values: list[Any] = []
             for at, inner in self.inner:
                 values += islice(leaves, at - start)
-                values.append(inner.rebuild(kept, leaves))
                 start = at + 1
+                if inner.inner:
+                    values.append(inner.rebuild(kept, leaves))
+                else:  # not by a call of its own, because most are such
+                    failed = inner
+                    values.append(inner.make(next(kept), islice(leaves, inner.size)))
+            failed = self
             values += islice(leaves, self.size - start)
-        try:
             return self.make(whole, values)
+        except NotMadeError:
+            raise
         except Exception as error:  # noqa: BLE001 - what the class of the container raises
-            raise NotMadeError(self, error) from None
+            raise NotMadeError(failed, error) from None
 
     def put(self, values: Sequence[Any], start: int, leaves: list[Any]) -> list[Placed]:
         """Put what there is for each of its values that is a leaf where it belongs.

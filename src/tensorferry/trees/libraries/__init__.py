@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...backends import registry
@@ -64,6 +64,7 @@ def _look(kind: type) -> _Known:
     return opener, words
 
 
+@lru_cache(maxsize=256)
 def is_a(kind: type, library: str, *names: str) -> bool:
     """Whether a type is a class of a library with one of these names, or a subclass of it.
 

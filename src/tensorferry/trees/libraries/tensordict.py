@@ -122,6 +122,8 @@ def _is_object(value: Any) -> bool:
 
 def _stays(before: Any, after: Any) -> bool:
     """Whether a tensor is still of the same framework, or a TensorDict still a TensorDict."""
+    if type(before) is type(after):
+        return True
     library = _library()
     if library.is_tensor_collection(before):
         return bool(library.is_tensor_collection(after))
@@ -154,11 +156,11 @@ def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int |
         device = None
     else:
         device = _device_of(found.values())
-    result = kind({}, batch_size=[*ahead, *x.batch_size], names=names, device=device)
-    for key, value in found.items():
-        if key not in objects:
-            result.set(key, value)
-        elif count is not None and isinstance(value, list) and len(value) == count:
+    plain = {key: value for key, value in found.items() if key not in objects}
+    result = kind(plain, batch_size=[*ahead, *x.batch_size], names=names, device=device)
+    for key in objects:
+        value = found[key]
+        if count is not None and isinstance(value, list) and len(value) == count:
             each = [library.NonTensorData(one, batch_size=x.batch_size) for one in value]
             result.set(key, library.NonTensorStack(*each))
         else:
