@@ -677,8 +677,6 @@ def test_keys_are_compared_with_care():
     first, second, third = (take_apart({x: 1})[1] for x in (key, key, other))
     assert first.is_like(second)
     assert not first.is_like(third)
-    assert first.is_in_order_of(second)
-    assert not first.is_in_order_of(third)
 
 
 def test_the_names_of_a_program_are_those_of_the_tree(monkeypatch):

@@ -57,18 +57,18 @@ class DescribedTree:
         self.errors: dict[int, ConversionError] = {}
         self._known: dict[int, Prepared] = {}
         self._ready: Backend | None = None
-        self.outs: list[Any] | None = None if out is None else self._match(out)
-
-    def _match(self, out: Any) -> list[Any]:
-        leaves, structure = take_apart(out, self._rule.chosen)
-        if structure.is_in_order_of(self._structure):
-            return leaves
-        return in_order_of(self._structure.paths(), leaves, structure.paths())
+        self._overwritten: set[int] = set()
+        self._prepared: dict[int, Prepared] = {}
+        self._settings: list[Hashable] = []
+        self.outs: list[Any] | None = None
+        if out is not None:
+            leaves, structure = take_apart(out, rule.chosen)
+            self.outs = in_order_of(self._structure.paths(), leaves, structure.paths())
 
     # -- plan -------------------------------------------------------------------------------------
 
     def prepare(self, *, with_values: bool = False) -> dict[int, Prepared]:
-        """Plan the conversion of each leaf that is converted.
+        """Plan the conversion of each leaf that is converted, anew if settings have changed.
 
         Args:
             with_values: Whether an error comes with those of all leaves whose values do not allow
@@ -78,6 +78,8 @@ class DescribedTree:
             UnsupportedTypeError: ``dtype=`` has a name that no leaf has.
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
+        if self._prepared and self._settings == _settings_of(self._prepared):
+            return self._prepared
         found = {index: self._prepare(index, leaf) for index, leaf in enumerate(self.leaves)}
         prepared = {index: each for index, each in found.items() if each is not None}
         if self._targets.rule.names:
@@ -89,7 +91,9 @@ class DescribedTree:
                 self._why_no_tensor,
                 self._targets.rule.without_names,
             )
-        refused = {} if self.outs is None else written_over(prepared, self.outs).refused
+        refused: dict[int, int] = {}
+        if self.outs is not None:
+            refused, self._overwritten = written_over(prepared, self.outs)
         for index, earlier in refused.items():
             path = self._structure.path(earlier)
             self.errors[index] = UnsupportedTypeError(
@@ -99,6 +103,8 @@ class DescribedTree:
         if self.errors and with_values:
             self.raise_errors_of_values(prepared)
         self.raise_errors()
+        # PyTorch's grad mode, on which the plan depends, may be different on another thread.
+        self._prepared, self._settings = prepared, _settings_of(prepared)
         return prepared
 
     def _why_no_tensor(self, name: str) -> tuple[str, str] | None:
@@ -156,12 +162,6 @@ class DescribedTree:
         """The conversion of a leaf, by its description."""
         return self._targets.asked_of(conversion, info, partial(self._structure.name, index))
 
-    @staticmethod
-    def environments(prepared: Mapping[int, Prepared]) -> list[Hashable]:
-        """The settings of all targets, on which `prepare` depends."""
-        targets = {each.target: None for each in prepared.values()}
-        return [target.quick.environment() for target in targets]
-
     def arranged(self, prepared: Mapping[int, Prepared]) -> tuple[Arrangement, Bindings]:
         """The leaves by their steps, and what they have in common.
 
@@ -175,10 +175,9 @@ class DescribedTree:
             LeafGroup(prepared[places[0]].recipe, places, None, [prepared[at] for at in places])
             for places in by_recipe.values()
         ]
+        bindings = Bindings(overwritten=self._overwritten)
         if self.outs is None:
             bindings = bind(prepared, self._structure.twins)
-        else:
-            bindings = Bindings(overwritten=written_over(prepared, self.outs).overwritten)
         crosses = any(group.recipe.transfers for group in groups)
         return Arrangement(groups, crosses), bindings
 
@@ -301,3 +300,9 @@ class DescribedTree:
                 except ConversionError as error:
                     self.errors[index] = error
         self.raise_errors()
+
+
+def _settings_of(prepared: Mapping[int, Prepared]) -> list[Hashable]:
+    """The settings of all targets, on which plans depend."""
+    targets = {each.target: None for each in prepared.values()}
+    return [target.quick.environment() for target in targets]

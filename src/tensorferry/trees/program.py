@@ -33,12 +33,11 @@ from .targets import copy_in_its_framework
 from .walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from ..backends.columnar import ColumnBackend
     from ..execution.groups import Arrangement
     from ..execution.recipes import Conversion
-    from ..execution.run import Prepared
     from ..planning.plan import Plan
     from .containers import Opening
     from .described import DescribedTree
@@ -220,8 +219,7 @@ class Programs:
                 return result
         except _FAILURES:
             pass  # raised below, with the path of the leaf
-        described = self._described(tree, out)
-        return self._converted_described(described, described.prepare(with_values=True))
+        return self._converted_described(self._described(tree, out))
 
     def prepare(self, tree: Any) -> PreparedTree:
         """The conversion of a tree, to be run later.
@@ -230,25 +228,14 @@ class Programs:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
         with suppress(*_FAILURES):
-            plans = None
             found = self._find(tree)
-            if found is not None:
-                plans = self._plans(*found)
-            if found is not None and plans is not None:
+            arranged = None if found is None else self._arranged(*found, None)
+            if found is not None and arranged is not None:
+                plans = [group.recipe.plan for group in arranged.groups]
                 return PreparedTree(plans, partial(self._run, *found))
         described = self._described(tree, None)
-        prepared = described.prepare()
-        run = partial(self._run_described, described, prepared, described.environments(prepared))
-        return PreparedTree([each.recipe.plan for each in prepared.values()], run)
-
-    def _plans(
-        self, tree_program: Program, leaves: list[Any], kept: list[Any]
-    ) -> list[Plan] | None:
-        """For each kind of leaf, a plan; ``None`` if the leaves must be described."""
-        original = partial(tree_program.original, leaves, kept)
-        parts, together = tree_program.parts, tree_program.together
-        found = self._groups.of(leaves, parts, None, together, original)
-        return None if found is None else [group.recipe.plan for group in found.groups]
+        plans = [each.recipe.plan for each in described.prepare().values()]
+        return PreparedTree(plans, partial(self._converted_described, described))
 
     def _run(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
         with suppress(*_FAILURES):
@@ -256,17 +243,6 @@ class Programs:
             if result is not _UNTOLD:
                 return result
         return self.convert(tree_program.structure.again(kept, leaves))
-
-    def _run_described(
-        self,
-        described: DescribedTree,
-        prepared: Mapping[int, Prepared],
-        environments: list[Hashable],
-    ) -> Any:
-        # PyTorch's grad mode, on which the plan depends, may be different on this thread.
-        if described.environments(prepared) != environments:
-            prepared = described.prepare()
-        return self._converted_described(described, prepared)
 
     # -- find -------------------------------------------------------------------------------------
 
@@ -459,12 +435,11 @@ class Programs:
             results = convert_by_fast_paths(tree_program.parts, leaves, self.target or "")
             if results is not None:
                 return structure.again(kept, results)
-        if tree_program.tables:
-            original = partial(tree_program.original, leaves, kept)
-        parts, together = tree_program.parts, tree_program.together
-        found = self._groups.of(leaves, parts, outs, together, original)
+        found = self._arranged(tree_program, leaves, kept, outs)
         if found is None:
             return _UNTOLD
+        if tree_program.tables:
+            original = partial(tree_program.original, leaves, kept)
         if outs is None:
             bindings = None
             if found.copied or not tree_program.are_different(leaves):
@@ -481,14 +456,26 @@ class Programs:
         convert_groups(found, leaves, outs, coalesce=coalesce)
         return made
 
+    def _arranged(
+        self, tree_program: Program, leaves: list[Any], kept: list[Any], outs: list[Any] | None
+    ) -> Arrangement | None:
+        """The leaves by their steps; ``None`` if one must be described."""
+        original = partial(tree_program.original, leaves, kept)
+        parts, together = tree_program.parts, tree_program.together
+        return self._groups.of(leaves, parts, outs, together, original)
+
     def _described(self, tree: Any, out: Any) -> DescribedTree:
         from .described import DescribedTree  # here, because most trees are converted without it
 
         return DescribedTree(tree, self._targets, self._rule, out)
 
-    def _converted_described(
-        self, described: DescribedTree, prepared: Mapping[int, Prepared]
-    ) -> Any:
+    def _converted_described(self, described: DescribedTree) -> Any:
+        """The tree of the results, from the descriptions of its leaves.
+
+        Raises:
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`.
+        """
+        prepared = described.prepare(with_values=True)
         found, bindings = described.arranged(prepared)
         leaves, outs, made = described.leaves, described.outs, None
         if outs is not None:

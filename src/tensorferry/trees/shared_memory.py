@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Bindings",
     "Cluster",
-    "Written",
     "address_of",
     "bind",
     "bound",
@@ -400,21 +399,16 @@ def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence
     return [by_path[path] for path in paths]
 
 
-class Written(NamedTuple):
-    """What leaves have in common with the tensors that they are written into.
+def written_over(
+    prepared: Mapping[int, Prepared], outs: Sequence[Any]
+) -> tuple[dict[int, int], set[int]]:
+    """What described leaves have in common with the tensors that they are written into.
 
-    Args:
-        refused: Leaves whose `out` overlaps the `out` of an earlier leaf, with the first of those,
-            unless both share memory in the same way: tied weights into tied weights.
-        overwritten: Leaves that share a byte with the `out` of another leaf.
+    Returns:
+        Leaves whose `out` overlaps the `out` of an earlier leaf, with the first of those, unless
+        both share memory in the same way: tied weights into tied weights. And leaves that share a
+        byte with the `out` of another leaf.
     """
-
-    refused: dict[int, int]
-    overwritten: set[int]
-
-
-def written_over(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> Written:
-    """What described leaves have in common with the tensors that they are written into."""
     places: dict[int, tuple[TensorInfo, int]] = {}
     # An `out` has the index of its leaf; a source has a negative index.
     for index, each in prepared.items():
@@ -423,16 +417,17 @@ def written_over(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> Writt
             places[index] = into
         if source is not None:
             places[~index] = each.info, source
-    found = Written({}, set())
+    refused: dict[int, int] = {}
+    overwritten = set()
     for pair in _touching([_span(index, *at) for index, at in places.items() if at[0].size]):
         first, second = sorted(pair)
         if second < 0 or second == ~first or not memory.overlap(*places[first], *places[second]):
             continue
         if first < 0:
-            found.overwritten.add(~first)
+            overwritten.add(~first)
         elif not _alike(prepared, places, first, second):
-            found.refused[second] = min(first, found.refused.get(second, first))
-    return found
+            refused[second] = min(first, refused.get(second, first))
+    return refused, overwritten
 
 
 def _alike(

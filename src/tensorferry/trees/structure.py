@@ -348,10 +348,6 @@ class Structure:
         """Whether another tree has the same containers and attributes in the same places."""
         return self._has_containers_of(other) and self.has_alike(other.kept)
 
-    def is_in_order_of(self, other: Structure) -> bool:
-        """Whether another tree surely has its leaves in the same order, by a quick check."""
-        return self._has_containers_of(other) and labels_of(self.kept) == labels_of(other.kept)
-
     def _has_containers_of(self, other: Structure) -> bool:
         if self.root is None or other.root is None:
             return self.root is other.root
