@@ -276,6 +276,127 @@ def test_planted_faults_are_noticed(monkeypatch, plant):
             assert_alike(tree, "numpy", keywords)
 
 
+# -- leaves that depend on each other ----------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_is_described(monkeypatch):
+    """No tree is described as a whole; gives the leaves that are described one by one."""
+    api._forget()
+    monkeypatch.setattr(DescribedTree, "prepare", None)
+    found = []
+    real = run.prepare
+
+    def prepare(x, *given):
+        found.append(x)
+        return real(x, *given)
+
+    with run.verifying(False):  # which describes all
+        monkeypatch.setattr(run, "prepare", prepare)
+        yield found
+
+
+def test_only_leaves_that_share_memory_are_described(nothing_is_described):
+    """A tied weight costs nothing for the others; NumPy and PyTorch say what shares memory then."""
+    weight = torch.arange(12.0).reshape(3, 4)
+    for copies in ([weight, weight.view(3, 4)], [weight, weight[1:]], [weight[:2], weight[1:]]):
+        tree = {"one": copies[0], "two": copies[1], **{f"x{n}": torch.ones(n + 1) for n in range(40)}}
+        for _ in range(2):
+            nothing_is_described.clear()
+            made = ferry.snapshot(tree)
+            asked = {id(x) for x in nothing_is_described}
+            assert [name for name, x in tree.items() if id(x) in asked] == ["one", "two"]
+            assert [x.tolist() for x in made.values()] == [x.tolist() for x in tree.values()]
+            arrays = [x.numpy() for x in (made["one"], made["two"])]
+            assert np.shares_memory(*arrays)
+            assert not any(np.shares_memory(x, weight.numpy()) for x in arrays)
+            alone = [each.numpy() for name, each in made.items() if name.startswith("x")]
+            assert not any(np.shares_memory(x, y) for x in arrays for y in alone)
+        made["one"][-1] = 100.0  # a write through the one shows in the other, as in the source
+        assert 100.0 in made["two"]
+        assert weight.max() == 11
+
+
+def test_tensors_without_elements_are_tied_if_they_are_one_object(nothing_is_described):
+    """Their memory does not tell, since nothing is in it."""
+    empty = np.ones((0, 2))
+    for tree in ([empty, empty], [empty, np.ones((0, 2))], [empty, empty[:]]):
+        for _ in range(2):
+            made = ferry.convert_tree([*tree, np.ones(1)], "torch", copy=True)
+            assert (made[0] is made[1]) == (tree[0] is tree[1])
+
+
+def test_containers_that_recur_have_programs(nothing_is_described):
+    """One object stays one, and two that are equal stay two, whatever came before."""
+    inner, other = {"x": np.ones(2), "n": 1}, {"x": np.zeros(2), "n": 2}
+    for tree in (
+        [inner, inner],
+        [inner, other],
+        [other, inner],
+        [[inner], inner],
+        [inner, [inner]],
+    ):
+        for convert in (ferry.snapshot, lambda tree: ferry.convert_tree(tree, "torch")):
+            for _ in range(2):
+                made = convert(tree)
+                assert occurrences_of(made) == occurrences_of(tree)
+                assert [x.tolist() for x in leaves_of(made) if hasattr(x, "shape")] == [
+                    x.tolist() for x in leaves_of(tree) if hasattr(x, "shape")
+                ]
+    assert nothing_is_described == []
+
+
+@pytest.mark.parametrize("keywords", [{}, {"copy": True}])
+def test_equal_numbers_are_not_tied(keywords):
+    """Python has one object for each small number: that says nothing. One container is one."""
+    for _ in range(2):
+        one, two = ferry.convert_tree([1, 1], "numpy", leaves="numbers", **keywords)
+        assert one is not two
+        one[...] = 5
+        assert two == 1
+        held = [1]
+        made = ferry.convert_tree((held, (held, 1)), "numpy", leaves="numbers", **keywords)
+        assert made[0] is made[1][0]
+        assert made[1][1] is not made[0][0]
+
+
+def test_the_error_of_a_tied_leaf_is_raised_once():
+    """It is converted once; another leaf with the same values is another error."""
+    lossy = np.array([0.5, 300.0])
+    with pytest.raises(ferry.LossyCastError, match=r"at \$\[0\]\[1\]|at \$\[0\]"):
+        ferry.convert_tree([lossy, lossy], "torch", dtype={"float": "int8"})
+    with pytest.raises(ferry.TreeError) as raised:
+        ferry.convert_tree([lossy, lossy, lossy.copy()], "torch", dtype={"float": "int8"})
+    assert [each.message.rpartition(" - at ")[2][:4] for each in raised.value.exceptions] == [
+        "$[0]",
+        "$[2]",
+    ]
+
+
+def test_out_over_its_own_memory_twice_names_the_first_leaf():
+    """Of several earlier leaves that the `out` of one overlaps, wherever they lie in memory."""
+    memory = np.zeros(8)
+    for parts in ([memory[:4], memory[4:], memory[2:6]], [memory[4:], memory[:4], memory[2:6]]):
+        tree = [np.ones(4), np.ones(4), np.ones(4)]
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"as at \$\[0\]: .* at \$\[2\]"):
+            ferry.convert_tree(tree, "numpy", out=parts)
+        assert not memory.any()
+
+
+@pytest.mark.parametrize("shift", [-2, -1, 0, 1, 2])
+def test_out_that_overlaps_sources_gets_the_values_from_before(shift):
+    """Each leaf moves within one memory; NumPy copies all of them first."""
+    memory = np.arange(12.0)
+    starts = [2, 4, 6]
+    expected = memory.copy()
+    for start in starts:
+        expected[start + shift : start + shift + 2] = memory[start : start + 2]
+    tree = [memory[start : start + 2] for start in starts]
+    outs = [memory[start + shift : start + shift + 2] for start in starts]
+    ferry.convert_tree(tree, "numpy", out=outs)
+    assert memory.tolist() == expected.tolist()
+
+
 # -- guards ----------------------------------------------------------------------------------------
 
 
