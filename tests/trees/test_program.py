@@ -300,7 +300,11 @@ def test_only_leaves_that_share_memory_are_described(nothing_is_described):
     """A tied weight costs nothing for the others; NumPy and PyTorch say what shares memory then."""
     weight = torch.arange(12.0).reshape(3, 4)
     for copies in ([weight, weight.view(3, 4)], [weight, weight[1:]], [weight[:2], weight[1:]]):
-        tree = {"one": copies[0], "two": copies[1], **{f"x{n}": torch.ones(n + 1) for n in range(40)}}
+        tree = {
+            "one": copies[0],
+            "two": copies[1],
+            **{f"x{n}": torch.ones(n + 1) for n in range(40)},
+        }
         for _ in range(2):
             nothing_is_described.clear()
             made = ferry.snapshot(tree)

@@ -44,7 +44,7 @@ AT_ONCE = 4096
 """How many tensors are handled at a time, to stay in the processor's cache between steps."""
 _MOST = 1024
 """The most signatures that are remembered."""
-_SORTED_BY_HAND = 16
+_SORTED_BY_HAND = 40
 """Up to so many tensors, their extents are read as Python numbers."""
 FEW = 32
 """Up to so many tensors, their steps are found by the signatures of all of them together."""

@@ -118,7 +118,7 @@ def addresses(arrays: Iterable[Array]) -> list[int]:
     return [read(id(array) + header).value for array in arrays]
 
 
-_FEW = 16
+_FEW = 40
 """Up to this many runs of bytes, it is faster to sort them as Python numbers."""
 
 

@@ -460,7 +460,7 @@ class Programs:
         self, tree_program: Program, leaves: list[Any], kept: list[Any], outs: list[Any] | None
     ) -> Arrangement | None:
         """The leaves by their steps; ``None`` if one must be described."""
-        original = partial(tree_program.original, leaves, kept)
+        original = partial(tree_program.original, leaves, kept) if tree_program.tables else None
         parts, together = tree_program.parts, tree_program.together
         return self._groups.of(leaves, parts, outs, together, original)
 

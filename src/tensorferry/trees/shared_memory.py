@@ -136,14 +136,14 @@ def bound(
         x = some[at] if original is None else original(some[at])
         prepared[left[at]] = run.prepare(x, _conversion_at(found, left[at]))
     if not prepared:
-        return Bindings(same)
+        return Bindings(same) if same else None
     tied = ties(dict(sorted(prepared.items())))
     same = {place: tied.get(first, first) for place, first in same.items()} | tied
     return Bindings(same, overlapping(prepared, same), prepared)
 
 
 def _recurring_leaves(
-    found: Arrangement, leaves: Sequence[Any], twins: Mapping[int, int]
+    found: Arrangement, leaves: list[Any], twins: Mapping[int, int]
 ) -> dict[int, int]:
     """For each leaf that is the same object as an earlier one, the place of that one.
 
@@ -158,11 +158,14 @@ def _recurring_leaves(
     for group in found.groups:
         source = group.recipe.plan.source
         reads = registry.backend_named(source.framework).capabilities.objects.reads(source.kind)
+        if reads or source.weak_dtype is not None:
+            keys = [twins.get(place, place) for place in group.places]
+        else:
+            keys = [*map(id, some_of(leaves, group.places))]
+        if len({*keys}) == len(keys):
+            continue
         first_of: dict[int, int] = {}
-        for place in group.places:
-            key = id(leaves[place])
-            if reads or source.weak_dtype is not None:
-                key = ~twins.get(place, place)
+        for key, place in zip(keys, group.places, strict=True):
             first = first_of.setdefault(key, place)
             if first != place:
                 same[place] = first
