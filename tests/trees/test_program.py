@@ -65,7 +65,7 @@ REQUESTS = st.sampled_from(
 def described(tree, targets, rule):
     """The tree, converted by the descriptions of its leaves, each of which was asked for."""
     found = DescribedTree(tree, targets, rule)
-    return targets.programs(rule, coalesce=True)._converted_described(found)
+    return api.programs_of(targets, rule, coalesce=True)._converted_described(found)
 
 
 def leaf_by_leaf(tree, to, keywords):

@@ -685,7 +685,7 @@ def test_the_names_of_a_program_are_those_of_the_tree(monkeypatch):
     def check():
         asked = ("torch", None, {"*.a": "float16"}, None, None, None, "detach", {})
         targets = api.targets_of(asked, "tensors")
-        programs = targets.programs(leaf_rule("tensors", unknown="error"), coalesce=True)
+        programs = api.programs_of(targets, leaf_rule("tensors", unknown="error"), coalesce=True)
         for names in ("ab", "ba", "ab"):
             made = programs.convert([{name: np.ones(2) for name in names}])[0]
             assert (made["a"].dtype, made["b"].dtype) == (torch.float16, torch.float64)

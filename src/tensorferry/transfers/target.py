@@ -18,7 +18,7 @@ from ..errors import UnsupportedTypeError, validate_flags
 from ..execution import run
 from ..execution.target import labels_like, name_like_device
 from ..planning import rules
-from ..trees.api import is_ordinary_tensor, targets_of, untraced
+from ..trees.api import is_ordinary_tensor, programs_of, targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule
 from ..trees.tables import with_column_keywords
 from ..trees.walk import take_apart
@@ -250,7 +250,7 @@ class Target:
 
     def _programs(self, targets: Targets) -> Programs:
         rule = leaf_rule(self.leaves, unknown=self.unknown)
-        return targets.programs(rule, coalesce=self.coalesce)
+        return programs_of(targets, rule, coalesce=self.coalesce)
 
     def convert(self, x: Any) -> Any:
         """Convert a tensor as `convert` does, and anything else as `convert_tree` does.

@@ -53,6 +53,7 @@ __all__ = [
     "describe_tree",
     "explain_tree",
     "is_ordinary_tensor",
+    "programs_of",
     "snapshot",
     "targets_followed",
     "targets_of",
@@ -437,7 +438,25 @@ def _programs(
     if callable(leaves) or targets is None:
         return None
     rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
-    return targets.programs(rule, coalesce=coalesce)
+    return programs_of(targets, rule, coalesce=coalesce)
+
+
+def programs_of(targets: Targets, rule: LeafRule, *, coalesce: bool) -> Programs:
+    """The programs of trees for targets, the same object unless a callable chooses leaves.
+
+    Args:
+        targets: The targets of the leaves.
+        rule: The rule for which leaves are converted.
+        coalesce: Whether small leaves cross the bus together.
+    """
+    from .program import Programs  # here, because a lone tensor needs none of it
+
+    if rule.chosen is not None:
+        return Programs(targets, rule, coalesce=coalesce)
+    found = targets.programs.get((rule, coalesce))
+    if found is None:
+        found = targets.programs[rule, coalesce] = Programs(targets, rule, coalesce=coalesce)
+    return found  # type: ignore[no-any-return]
 
 
 def targets_followed(
@@ -473,7 +492,7 @@ def targets_followed(
 def _programs_in_their_frameworks(unknown: str) -> Programs:
     """The programs that copy each leaf in its own framework."""
     rule = leaf_rule("tensors", unknown=unknown)
-    return _in_its_framework(registry.revision).programs(rule, coalesce=True)
+    return programs_of(_in_its_framework(registry.revision), rule, coalesce=True)
 
 
 def _forget() -> None:
@@ -512,7 +531,7 @@ def _convert(
     rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
     if of_columns is not None:
         tree = _with_column_keywords(tree, of_columns)
-    return targets.programs(rule, coalesce=coalesce).convert(tree, out)
+    return programs_of(targets, rule, coalesce=coalesce).convert(tree, out)
 
 
 def _explain(
@@ -537,7 +556,8 @@ def _explain(
 
 def _snapshot(tree: Any, unknown: str) -> Any:
     rule = leaf_rule("tensors", unknown=unknown)
-    return _in_its_framework(registry.revision).programs(rule, coalesce=True).convert(tree)
+    targets = _in_its_framework(registry.revision)
+    return programs_of(targets, rule, coalesce=True).convert(tree)
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:

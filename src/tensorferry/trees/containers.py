@@ -592,7 +592,7 @@ class Opening(NamedTuple):
     """
 
     open: Callable[[Any], Opened | None]
-    make: Callable[[Any, Sequence[Any]], Any]
+    make: Callable[[Any, Iterable[Any]], Any]
     entries: Callable[[Any, int], Sequence[str]]
 
 
@@ -633,7 +633,7 @@ def _opening_by(opener: Opener) -> Opening:
     return Opening(opened, make_node, _entries_of_node)
 
 
-def make_node(node: Node, values: Sequence[Any]) -> Any:
+def make_node(node: Node, values: Iterable[Any]) -> Any:
     """Make a container again that was opened as a `Node`."""
     return node.rebuild(list(values))
 

@@ -399,7 +399,7 @@ def _are_plain(values: Iterable[Any], levels: int = 4) -> bool:
         held = list(held)
         kinds = set(map(type, held))
         if kinds == {dict}:
-            held = chain.from_iterable(map(dict.values, held))  # type: ignore[arg-type]
+            held = chain.from_iterable(map(dict.values, held))
             continue
         kinds -= PLAIN
         if not kinds:

@@ -56,7 +56,7 @@ _MOST_LEAVES = 1 << 18
 _SIZED = frozenset({dict, OrderedDict, defaultdict, list, tuple, deque})
 """Types whose objects are told apart by their size at first sight."""
 _FAILURES = (ConversionError, LookupError, RuntimeError, TypeError, ValueError)
-"""What a leaf raises that cannot be converted, a framework, and a container that changes meanwhile."""
+"""What is raised by a leaf that cannot be converted, a framework, or a container that changes."""
 
 
 _UNTOLD: Any = object()

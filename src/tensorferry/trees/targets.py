@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..core.leaf_dtypes import DtypeRule
     from ..execution.recipes import Conversion
     from .leaves import LeafRule
-    from .program import Programs
 
     LikeLeaf = tuple[str, str | None, object, Labels | None]
 
@@ -68,7 +67,8 @@ class Targets:
         """Whether the request depends on the description of a leaf: see `asked_of`."""
         self._by_dtype: dict[tuple[Conversion, str], Conversion] = {}
         self.copies = targets is None
-        self._programs: dict[tuple[LeafRule, bool], Programs] = {}
+        self.programs: dict[tuple[LeafRule, bool], Any] = {}
+        """What has been made for them: see `api.programs_of`."""
         if isinstance(targets, tuple):
             name, device = targets
             self.common = self._make(
@@ -82,22 +82,6 @@ class Targets:
     def are_numbers(self) -> bool:
         """Whether all leaves become Python numbers, or lists of them."""
         return self.common is not None and not self.common.target.capabilities.memory.exists
-
-    def programs(self, rule: LeafRule, *, coalesce: bool) -> Programs:
-        """The programs of trees for these targets, the same object unless a callable chooses.
-
-        Args:
-            rule: The rule for which leaves are converted.
-            coalesce: Whether small leaves cross the bus together.
-        """
-        from .program import Programs  # here, because a lone tensor needs none of it
-
-        if rule.chosen is not None:
-            return Programs(self, rule, coalesce=coalesce)
-        found = self._programs.get((rule, coalesce))
-        if found is None:
-            found = self._programs[rule, coalesce] = Programs(self, rule, coalesce=coalesce)
-        return found
 
     def asked_of(
         self, conversion: Conversion, info: TensorInfo, name: Callable[[], str]

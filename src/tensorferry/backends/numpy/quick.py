@@ -240,7 +240,7 @@ _FEW = 16
 """Up to so many arrays, their attributes are read in Python."""
 
 
-def _copy(x: Array) -> Array:
+def _copy(x: Array) -> Any:
     """`copy` of an array without gaps."""
     return x.copy()
 
