@@ -372,8 +372,7 @@ class Columns(NamedTuple):
         """
         if types <= _READ and len(types) == 1 and self.rule.chosen is None:
             return self.rule.takes(column[0])
-        one = {type(column[0]): column[0]} if len(types) == 1 else None
-        taken = self.rule.takes_each(column, one)
+        taken = self.rule.takes_each(column)
         if all(taken):
             return True
         if not any(taken):

@@ -111,14 +111,8 @@ class DescribedTree:
         """Why the column with a dotted name is no tensor: see `refuse_unknown_name`."""
         from .tables import why_no_tensor  # here, because only an error needs what is for tables
 
-        return why_no_tensor(self._leaf_named(name))
-
-    def _leaf_named(self, name: str) -> Any:
-        """The leaf with a dotted name; ``None`` if there is none."""
-        names = map(self._structure.name, range(len(self.leaves)))
-        return next(
-            (leaf for each, leaf in zip(names, self.leaves, strict=True) if each == name), None
-        )
+        names = [self._structure.name(index) for index in range(len(self.leaves))]
+        return why_no_tensor(self.leaves[names.index(name)]) if name in names else None
 
     def _is_taken(self, index: int, leaf: Any) -> bool:
         """Whether a leaf is converted.

@@ -37,7 +37,6 @@ __all__ = [
     "alone",
     "convert_by_fast_paths",
     "convert_groups",
-    "convert_parts",
     "part_of",
     "shipments",
     "written",
@@ -123,25 +122,6 @@ def part_of(group: LeafGroup, leaves: Sequence[Any]) -> RecipeLeaves:
     )
 
 
-def convert_parts(parts: Sequence[RecipeLeaves], *, end: int | None = None) -> list[list[Any]]:
-    """The results of leaves, as lists like those in `parts`; small ones cross the bus together.
-
-    Args:
-        parts: The leaves, which share no memory.
-        end: The number of the step before which it ends; ``None`` for all steps.
-
-    Raises:
-        ConversionError: A leaf cannot be converted.
-    """
-    found: dict[int, list[Any]] = {}
-    for shipment in shipments(parts):
-        found.update(shipment.converted(parts, end))
-    return [
-        found[number] if number in found else part.run(slice(end), part.leaves)
-        for number, part in enumerate(parts)
-    ]
-
-
 def convert_by_fast_paths(
     parts: Sequence[LeafPart], leaves: list[Any], target: str
 ) -> list[Any] | None:
@@ -206,18 +186,20 @@ def convert_groups(
         for cluster in bindings.together:
             for place, value in converted_together(cluster, bindings.prepared).items():
                 results[place] = value
+    crossed: dict[int, list[Any]] = {}
     if coalesce and found.crosses:
         parts = [part_of(group, leaves) for group in groups]
-        for group, some in zip(groups, convert_parts(parts, end=end), strict=True):
-            _put(results, group.places, some)
-    else:
-        for group in groups:
-            if len(group.places) == 1 and not group.prepared:
-                (place,) = group.places
-                results[place] = run.execute(group.recipe.program[:end], leaves[place])
-            else:
-                part = part_of(group, leaves)
-                _put(results, group.places, part.run(slice(end), part.leaves))
+        for shipment in shipments(parts):
+            crossed.update(shipment.converted(parts, end))
+    for number, group in enumerate(groups):
+        if number in crossed:
+            _put(results, group.places, crossed[number])
+        elif len(group.places) == 1 and not group.prepared:
+            (place,) = group.places
+            results[place] = run.execute(group.recipe.program[:end], leaves[place])
+        else:
+            part = part_of(group, leaves)
+            _put(results, group.places, part.run(slice(end), part.leaves))
     if bindings is not None:
         for place, first in bindings.same.items():
             results[place] = results[first]

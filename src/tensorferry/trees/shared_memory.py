@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..execution.groups import Arrangement
     from ..execution.recipes import Conversion
     from ..execution.run import Prepared
-    from ..typing import Array
 
 
 __all__ = [
@@ -41,7 +40,6 @@ __all__ = [
     "bound",
     "clusters",
     "converted_together",
-    "copied_together",
     "in_order_of",
     "is_broadcast",
     "is_read",
@@ -64,11 +62,6 @@ class Cluster(NamedTuple):
     start: int
     end: int
     members: tuple[int, ...]
-
-    @property
-    def room(self) -> int:
-        """The bytes a copy needs from an aligned address on, for the same alignment (modulo 64)."""
-        return self.end - self.start + self.start % ALIGNMENT
 
 
 class Bindings(NamedTuple):
@@ -341,43 +334,20 @@ def converted_together(group: Cluster, prepared: Mapping[int, Prepared]) -> dict
         source: Any = first.source  # it `spreads`
         copies = source.copy_together([prepared[index].handle for index in group.members])
         return dict(zip(group.members, copies, strict=True))
-    arrays = {}
-    for index in group.members:
-        each = prepared[index]
-        shape, strides, dtype = each.info.shape, each.info.strides, numpy_dtype(each.info.dtype)
-        arrays[index] = memory.over_address(
-            address_of(each) or 0, shape, strides, dtype, read_only=True, owner=each.handle
-        )
-    views = copied_together(group, arrays, memory.compact((group.room,), np.dtype(np.uint8)))
-    targets = {index: prepared[index].target for index in views}
-    return {
-        index: convert(
-            view, conversion_of(targets[index], Request(targets[index].name, device=HOST))
-        )
-        for index, view in views.items()
-    }
-
-
-def copied_together(group: Cluster, arrays: Mapping[int, Array], block: Array) -> dict[int, Array]:
-    """A group's arrays as views of one copy of their memory, with the same alignment (modulo 64).
-
-    Args:
-        group: The arrays.
-        arrays: Each of them, by its index.
-        block: New, aligned memory of `Cluster.room` bytes.
-    """
-    length = group.end - group.start
-    block = block[group.room - length :]
-    owner = [arrays[index] for index in group.members]
+    skipped, length = group.start % ALIGNMENT, group.end - group.start
+    # With the same alignment (modulo 64).
+    block = memory.compact((skipped + length,), np.dtype(np.uint8))[skipped:]
+    owner = [prepared[index].handle for index in group.members]
     block[...] = memory.over_address(
         group.start, (length,), (1,), block.dtype, read_only=True, owner=owner
     )
-    copies = {}
+    found = {}
     for index in group.members:
-        array = arrays[index]
-        offset = memory.address(array) - group.start
-        copies[index] = np.ndarray(array.shape, array.dtype, block, offset, array.strides)
-    return copies
+        info, target = prepared[index].info, prepared[index].target
+        offset = (address_of(prepared[index]) or 0) - group.start
+        view = np.ndarray(info.shape, numpy_dtype(info.dtype), block, offset, info.strides)
+        found[index] = convert(view, conversion_of(target, Request(target.name, device=HOST)))
+    return found
 
 
 # -- results written into out= ---------------------------------------------------------------------

@@ -91,7 +91,8 @@ class Container:
                 return False
             start = 0
             for at, inner in self.inner:
-                leaves += values[start:at]
+                if start < at:
+                    leaves += values[start:at]
                 if not inner.take(values[at], leaves, kept, met):
                     return False
                 start = at + 1
@@ -114,7 +115,8 @@ class Container:
                 return self.make(whole, islice(leaves, self.size))
             values: list[Any] = []
             for at, inner in self.inner:
-                values += islice(leaves, at - start)
+                if start < at:
+                    values += islice(leaves, at - start)
                 start = at + 1
                 if inner.inner:
                     values.append(inner.rebuild(kept, leaves))
