@@ -456,7 +456,7 @@ def programs_of(targets: Targets, rule: LeafRule, *, coalesce: bool) -> Programs
     found = targets.programs.get((rule, coalesce))
     if found is None:
         found = targets.programs[rule, coalesce] = Programs(targets, rule, coalesce=coalesce)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def targets_followed(
