@@ -433,7 +433,8 @@ def _programs(
     """
     if to is None:
         return None
-    _validate(coalesce, index=False)
+    if coalesce is not True:
+        _validate(coalesce, index=False)
     targets = targets_followed(to, dtype, device, copy, casting, grad)
     if callable(leaves) or targets is None:
         return None

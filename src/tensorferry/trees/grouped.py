@@ -132,7 +132,7 @@ def convert_by_fast_paths(
         leaves: The leaves.
         target: The name of the target.
     """
-    paths, results = fast_paths.paths_to(target), leaves
+    paths, results = fast_paths.PATHS.get(target, {}), leaves
     try:
         for part in parts:
             path, places = paths[part.kind], part.places

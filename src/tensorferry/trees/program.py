@@ -192,7 +192,7 @@ class Programs:
         self._coalesce = coalesce
         self._kept: dict[Any, tuple[Program, ...]] = {}
         self._leaves = 0
-        self._groups = Groups()
+        self._groups: Groups | None = None
         self._by_name = bool(targets.rule.names)
         common = targets.common
         self._is_ordinary = (
@@ -462,7 +462,8 @@ class Programs:
         """The leaves by their steps; ``None`` if one must be described."""
         original = partial(tree_program.original, leaves, kept) if tree_program.tables else None
         parts, together = tree_program.parts, tree_program.together
-        return self._groups.of(leaves, parts, outs, together, original)
+        groups = self._groups = self._groups or Groups()
+        return groups.of(leaves, parts, outs, together, original)
 
     def _described(self, tree: Any, out: Any) -> DescribedTree:
         from .described import DescribedTree  # here, because most trees are converted without it

@@ -149,7 +149,8 @@ class Targets:
         request = make_request(
             backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs, like
         )
-        return conversion_of(backend, request).labelled(like=labels)
+        found = conversion_of(backend, request)
+        return found if labels is None else found.labelled(like=labels)
 
 
 def _is_opaque(info: TensorInfo) -> bool:
