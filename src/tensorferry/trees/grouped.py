@@ -192,14 +192,15 @@ def convert_groups(
         for shipment in shipments(parts):
             crossed.update(shipment.converted(parts, end))
     for number, group in enumerate(groups):
+        recipe, places, _, prepared = group
         if number in crossed:
-            _put(results, group.places, crossed[number])
-        elif len(group.places) == 1 and not group.prepared:
-            (place,) = group.places
-            results[place] = run.execute(group.recipe.program[:end], leaves[place])
+            _put(results, places, crossed[number])
+        elif len(places) == 1 and not prepared:
+            (place,) = places
+            results[place] = run.execute(recipe.program[:end], leaves[place])
         else:
             part = part_of(group, leaves)
-            _put(results, group.places, part.run(slice(end), part.leaves))
+            _put(results, places, part.run(slice(end), part.leaves))
     if bindings is not None:
         for place, first in bindings.same.items():
             results[place] = results[first]

@@ -134,13 +134,14 @@ class Program(NamedTuple):
 
     def are_different(self, leaves: list[Any]) -> bool:
         """Whether no object occurs twice among the leaves that are converted."""
-        if len({*map(id, leaves)}) == len(leaves):
-            return True
-        return all(
-            part.places is not None
-            and len({id(leaves[place]) for place in part.places}) == len(part.places)
-            for part in self.parts
-        )
+        for part in self.parts:
+            places = range(len(leaves)) if part.places is None else part.places
+            if len(places) < 2:
+                continue
+            some = leaves if part.places is None else [leaves[place] for place in places]
+            if len({*map(id, some)}) < len(some):
+                return False
+        return True
 
     def original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
         """The column of a table that an array is over; or `x` itself."""
@@ -170,11 +171,12 @@ class Programs:
 
     Args:
         targets: The targets of the leaves.
-        rule: The rule for which leaves are converted; without a user's callable.
+        rule: The rule for which leaves are converted. With a user's callable, all are described.
         coalesce: Whether small leaves cross the bus together.
     """
 
     __slots__ = (
+        "_asks",
         "_by_name",
         "_coalesce",
         "_groups",
@@ -194,6 +196,7 @@ class Programs:
         self._leaves = 0
         self._groups: Groups | None = None
         self._by_name = bool(targets.rule.names)
+        self._asks = rule.chosen is not None
         common = targets.common
         self._is_ordinary = (
             common is not None and not targets.decides_by_leaf and common.request.is_ordinary
@@ -247,7 +250,7 @@ class Programs:
     # -- find -------------------------------------------------------------------------------------
 
     def _find(self, tree: Any) -> tuple[Program, list[Any], list[Any]] | None:
-        if self._rule.chosen is not None:
+        if self._asks:
             return None
         kind = type(tree)
         sight = (kind, len(tree)) if kind in _SIZED else (kind, 0)

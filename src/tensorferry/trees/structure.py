@@ -388,10 +388,8 @@ class Structure:
         """
         if len(leaves) != self.size:
             raise ValueError(f"{len(leaves)} leaves for a tree of {self.size}")
-        if self.root is None:
-            return leaves[0]
-        kept = [*self.kept] if count is None else [_stacking(each, count) for each in self.kept]
-        return self._made(self.root, kept, leaves)
+        kept = self.kept if count is None else [_stacking(each, count) for each in self.kept]
+        return self.again(kept, leaves)
 
     def again(self, kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """Make another tree with these containers, of other leaves.
@@ -403,12 +401,9 @@ class Structure:
         Raises:
             UnsupportedTypeError: A container cannot be rebuilt.
         """
-        if self.root is None:
+        root, whole = self.root, kept
+        if root is None:
             return leaves[0]
-        return self._made(self.root, kept, leaves)
-
-    def _made(self, root: Container, kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
-        whole = kept
         if self._recurring:
             made: dict[int, list[tuple[Sequence[Any], Any]]] = {}
             once = {
