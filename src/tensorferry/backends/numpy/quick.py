@@ -195,7 +195,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         if before.swapped or before.weak_dtype is not None:
             return None
         if verb == "copy" and before.is_compact and not any(step.arguments):
-            return np.ndarray.copy
+            return _copy
         if verb == "cast":
             return casts.direct_cast(before.dtype, *step.arguments)
         return None
@@ -243,6 +243,14 @@ def _alike(tensors: Sequence[Any]) -> Mapping[Any, Sequence[int]] | None:
 
 _FEW = 16
 """Up to so many arrays, their attributes are read in Python."""
+
+
+def _copy(x: Array) -> Any:
+    """`copy` of an array without gaps."""
+    return x.copy()
+
+
+_copy.for_many = lambda arrays: list(map(np.ndarray.copy, arrays))  # type: ignore[attr-defined]
 
 
 def _write_alike(x: Array, out: Array) -> None:
