@@ -31,6 +31,7 @@ __all__ = [
     "leaves",
     "letters_below",
     "letters_in",
+    "letters_of",
     "like",
     "name_at",
     "named_values",
@@ -124,6 +125,14 @@ def letters_in(value: Any) -> int:
     if kind is tuple:
         return sum(map(letters_in, value)) + 2 * len(value)
     return 4 * len(value) if kind is bytes else 8
+
+
+def letters_of(values: Collection[Any]) -> int:
+    """As `letters_in`, for many plain values, most of which are small."""
+    large = [value for value in values if type(value) is int and not -_OWN_HASH < value < _OWN_HASH]
+    texts = [value for value in values if type(value) is str]
+    rest = len(values) - len(texts)
+    return sum(map(len, texts)) + 8 * rest + sum(map(letters_in, large))
 
 
 class NameCounts(dict[str, int]):

@@ -19,6 +19,7 @@ from ..base.nesting import (
     NameCounts,
     are_plain,
     letters_in,
+    letters_of,
     name_at,
 )
 from ..base.objects import Attributes, Kept, Placeholder, Refusal, RefusedValue, escaped
@@ -242,7 +243,7 @@ class _TreeBuilder:
         if kind is list or kind is tuple:
             if are_plain(node):
                 self.weigh(len(node))
-                self.take(sum(map(letters_in, node)))
+                self.take(letters_of(node))
                 return kind(node)
             return kind(
                 self.node(child, (*keys, place), is_value=is_value)
@@ -359,7 +360,7 @@ class _TreeBuilder:
         self.take(sum(map(letters_in, node)))
         if are_plain(node.values()):
             self.weigh(len(node))
-            self.take(sum(map(letters_in, node.values())))
+            self.take(letters_of(node.values()))
             made.update(node)
         else:
             for key, child in node.items():
