@@ -120,8 +120,8 @@ def letters_in(value: Any) -> int:
     if kind is str:
         return len(value)
     if kind is int:
-        bits = value.bit_length()
-        return 1 + bits // 3 + (bits >> 5) ** 2
+        bits: int = value.bit_length()
+        return 1 + bits // 3 + (bits >> 5) * (bits >> 5)
     if kind is tuple:
         return sum(map(letters_in, value)) + 2 * len(value)
     return 4 * len(value) if kind is bytes else 8
