@@ -193,6 +193,11 @@ def placeholders(canary):
             UNSAFE,
             "replaces",
         ),
+        "an attribute for copies": (
+            ordered + b")R}" + text("__deepcopy__") + text("x") + b"sb",
+            UNSAFE,
+            "replaces",
+        ),
         "an attribute that is called": (
             ordered + b")R}" + text("x") + TOUCH + path + b"\x85Rsb",
             UNSAFE,

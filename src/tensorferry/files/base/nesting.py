@@ -27,6 +27,7 @@ __all__ = [
     "is_container",
     "is_flat",
     "is_plain",
+    "is_taken",
     "keys_of",
     "leaves",
     "letters_below",
@@ -359,6 +360,18 @@ def letters_below(above: str, node: Any) -> int:
     """
     own = sum(map(letters_in, node)) if isinstance(node, dict) else 6 * len(node)
     return len(above) * len(node) + own
+
+
+_TAKEN = frozenset(dir(OrderedDict()))
+
+
+def is_taken(name: str) -> bool:
+    """Whether an attribute of that name would replace what an ordered dict does, or its copies do.
+
+    >>> is_taken("items"), is_taken("__deepcopy__"), is_taken("_metadata")
+    (True, True, False)
+    """
+    return name in _TAKEN or (name.startswith("__") and name.endswith("__"))
 
 
 def is_flat(tree: Any, names: Iterable[str]) -> bool:

@@ -18,6 +18,7 @@ from ..base.nesting import (
     PLAIN,
     NameCounts,
     are_plain,
+    is_taken,
     letters_in,
     letters_of,
     name_at,
@@ -52,7 +53,6 @@ _STEPS_FOR_GLOBALS = 200_000
 _FACTORIES: dict[str, Any] = {
     each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)
 }
-_TAKEN = frozenset(dir(OrderedDict()))
 _MOST_SEARCHED = 1_000_000
 _MOST_LETTERS = 1 << 28
 """Twice the bytes of a pickle beside arrays, which have each value once."""
@@ -369,7 +369,7 @@ class _TreeBuilder:
 
     def attributes(self, node: Any, keys: tuple[Any, ...] = ()) -> dict[str, Any]:
         found = getattr(node, "attributes", None) or {}
-        if any(type(name) is not str or name in _TAKEN for name in found) or (
+        if any(type(name) is not str or is_taken(name) for name in found) or (
             found and node.factory is not None
         ):
             raise UnsafeFileError(
