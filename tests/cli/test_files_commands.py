@@ -1251,7 +1251,7 @@ def test_files_with_no_name_in_common(run, tmp_path):
     ("words", "text"),
     [
         (["--to", "safetensor"], "Did you mean 'safetensors'?"),
-        (["--to", "torchscript"], "Hint: --to safetensors, or another format"),
+        (["--to", "torchscript"], "out.safetensors, or another format"),
         (["--part", "3/2"], "'3/2' is not a part I/N such as 3/16, with I from 1 to N"),
         (
             ["--engine", "threds"],

@@ -18,7 +18,7 @@ from ... import hints
 from ...core.dtypes import find
 from ...core.leaf_dtypes import rule_of_words, why_idle
 from ...errors import FileFormatError, FormatLimitError, shown, validate_flags, validate_word
-from ...files.base.format import INSTEAD
+from ...hints import Hint
 from ..base.contents import ColumnKeywords, NotTensor
 from ..base.limits import FileHint, Given, Leaving, Without, Words, completed
 from ..base.pump import Pump
@@ -487,10 +487,16 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
     else:
         format_ = format_named(to)
     if not format_.writes:
-        name = target.with_suffix(".safetensors").name
+        # Not `to` alone: the name of the file is that of the format.
+        other = target.with_suffix(".safetensors")
         raise FormatLimitError(
             f"{format_.title or format_.name} can be read, not written.",
-            FileHint(Words(INSTEAD, f'save(x, "{name}"), or another format')),
+            FileHint(
+                Words(
+                    Hint(hints.OtherOutput(str(other)), ", or another format"),
+                    f'save(x, "{other.name}"), or another format',
+                )
+            ),
         )
     format_.ensure_loaded()
     return format_

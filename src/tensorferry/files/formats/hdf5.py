@@ -606,6 +606,7 @@ class Hdf5(Format):
     module = "h5py"
     holds_tree = True
     holds_metadata = True
+    reserved = frozenset({NAMES})
     ties = "own"
     most_axes = MOST_AXES
     rank = 61
