@@ -22,7 +22,7 @@ from ..backends.nodes import Node
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
-from ..core.places import one_of_each
+from ..core.signature import one_of_each
 from ..errors import ConversionError, PlanViolation, ShapeError, UnsupportedTypeError
 from ..execution import run
 from ..hints import quoted
