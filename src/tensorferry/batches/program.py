@@ -287,7 +287,9 @@ class BatchPrograms:
         value = self.padding.value_of(lambda: name)
         if self.rule.chosen is None and not any(issubclass(x, _LOOKED_AT) for x in types):
             answers = {self.rule.answer_of(kind, x) for kind, x in one_of_each(column).items()}
-            if answers == {False} and (len(types) == 1 or types <= PLAIN):
+            # What `dtype=` names may be a date, which is no tensor, and becomes a number.
+            is_named = among[0] is not None
+            if answers == {False} and not is_named and (len(types) == 1 or types <= PLAIN):
                 convert = Batch.kept
             elif len(types) == 1 and self._are_tensors(type(column[0]), *answers):
                 convert = Batch.tensors
