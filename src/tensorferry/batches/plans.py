@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from ..core.layout import size_text
 from ..core.named_tuple import NamedTuple
 from ..trees.plans import SHOWN, PlansOfLeaves
-from ..trees.tables import class_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,5 +118,7 @@ def why_kept(kept: Any, column: Sequence[Any]) -> str:
     """What becomes of a leaf that is not a tensor, and why."""
     if kept is None:
         return "None in all samples: stays None"
+    from ..trees.tables import class_name  # here, because most batches have tensors only
+
     kinds = sorted(set(map(class_name, column)))
     return f"a list of {len(column)}: {' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} no number or tensor"

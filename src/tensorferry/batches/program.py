@@ -435,7 +435,6 @@ class Batch:
         """
         # Here, because a batch that is stacked needs none of them.
         from ..trees.plans import KeptLeaf
-        from ..trees.tables import class_name
         from .plans import BatchPlan, StackedLeaf, why_kept
 
         leaves: list[StackedLeaf] = []
@@ -443,6 +442,8 @@ class Batch:
         for index, (leaf, beside) in enumerate(self._each(Batch._explained)):
             path, column = self.structure.path(index), self._columns[index]
             if leaf.prepared is None:
+                from ..trees.tables import class_name  # most batches have tensors only
+
                 kept.append(KeptLeaf(path, class_name(column[0]), why_kept(leaf.kept, column)))
                 continue
             is_padded = leaf.extent is not None and leaf.extent.is_needed
