@@ -36,6 +36,8 @@ class WeightMap(Table):
     []
     >>> {name: x.shape for name, x in table.apply(weights).items()}
     {'layers.0.kv': (4, 3), 'head': (3, 5)}
+
+    .. versionadded:: 0.1
     """
 
     # -- made ----------------------------------------------------------------------------------------
