@@ -36,7 +36,7 @@ FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends tes
 	tests/cli tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
 
 # What the tests of files rest on: a test compares it with the imports.
-FILES_REST_ON := $(addprefix src/tensorferry/,files trees execution backends columns sequences devices host planning core errors.py hints typing.py) \
+FILES_REST_ON := $(addprefix src/tensorferry/,files maps trees execution backends columns sequences devices host planning core errors.py hints typing.py) \
 	tests/files tests/conftest.py tests/support.py tests/simulated.py pyproject.toml constraints.txt
 
 # What reads numbers out of lists and addresses out of tensors: by C where it could be built, and without it.

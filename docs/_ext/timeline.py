@@ -17,7 +17,7 @@ from docutils.parsers.rst import directives
 from memory import Drawn
 
 import tensorferry as ferry
-from tensorferry.core.sizes import size_text
+from tensorferry.core.layout import size_text
 from tensorferry.planning.pictures.canvas import Canvas
 from tensorferry.planning.pictures.html import both_widths, page
 from tensorferry.planning.plan import Plan

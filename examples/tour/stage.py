@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 import tensorferry as ferry
-from tensorferry.core.sizes import size_text
+from tensorferry.core.layout import size_text
 
 from .observe import observe
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .core.info import TensorInfo
-from .core.sizes import size_text
+from .core.layout import size_text
 from .errors import UnsupportedTypeError, shown
 from .maps.inverting import inverted
 from .maps.lowering import Header
@@ -36,6 +36,8 @@ class WeightMap(Table):
     []
     >>> {name: x.shape for name, x in table.apply(weights).items()}
     {'layers.0.kv': (4, 3), 'head': (3, 5)}
+
+    .. versionadded:: 0.1
     """
 
     # -- made ----------------------------------------------------------------------------------------

@@ -26,8 +26,7 @@ from tensorferry.backends.torch.quick import (
     signature_in_python,
 )
 from tensorferry.core.dtypes import DLPACK_CODES
-from tensorferry.core.places import places_by
-from tensorferry.core.signature import COMPACT
+from tensorferry.core.signature import COMPACT, places_by
 from tensorferry.host import memory
 from tensorferry.host.extensions import extension
 from tensorferry.host.numpy_dtypes import numpy_dtype

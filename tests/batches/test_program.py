@@ -20,7 +20,8 @@ from tests.support import examples
 
 import tensorferry as ferry
 from tensorferry.backends import together
-from tensorferry.batches import api, collate, program
+from tensorferry.batches import api, program
+from tensorferry.batches import samples as taking_apart
 from tensorferry.execution import recipes, run
 
 
@@ -222,15 +223,19 @@ def test_programs_stack_what_is_stacked_by_hand(verified, forms, count, seed, re
 # -- whatever is otherwise in one sample -----------------------------------------------------------
 
 
-def at_length(samples, to, keywords):
-    """The same without programs; or its error."""
-    names = ("dtype", "device")
+def at_length(given, to, keywords):
+    """The same by programs that know nothing: each sample is taken apart, each column is planned."""
+    found = dict.fromkeys(("dtype", "device"))
     asked = (None if "like" in keywords else to, keywords.get("like"))
-    asked = (*asked, *(keywords.get(name) for name in names), None, None, "detach", {})
-    padding = api._padding(keywords.get("pad"), None, "right", keywords.get("mask", False), False)
-    return api.call_for(
-        ferry.collate, asked, api._stack, samples, asked, "numbers", "error", padding, None
-    )
+    asked = (*asked, *(keywords.get(name) for name in found), None, None, "detach", {})
+    padding = (keywords.get("pad"), None, "right", keywords.get("mask", False), False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(taking_apart, "take_columns", lambda *_: None)
+        patch.setattr(program.BatchPrograms, "_are_tensors", lambda *_: False)
+        patch.setattr(api, "_programs", lambda *_: None)
+        return api.call_for(
+            ferry.collate, asked, api._stack, given, asked, "numbers", "error", padding, None
+        )
 
 
 def outcome(function, *arguments):
@@ -586,23 +591,17 @@ def test_pictures_and_scalars_are_read_together():
 def columns_in_another_order(monkeypatch):
     real = program.take_columns
 
-    def take(container, samples, found, wholes):
-        taken = real(container, samples, found, wholes)
-        found.reverse()
-        return taken
+    def take(root, given):
+        taken = real(root, given)
+        return taken and (taken[0][::-1], taken[1])
 
     monkeypatch.setattr(program, "take_columns", take)
 
 
 def types_are_not_compared(monkeypatch):
-    def take(self, samples, _):
-        found, wholes = [], []
-        if self.root is None:
-            return [samples], []
-        taken = program.take_columns(self.root, samples, found, wholes)
-        return (found, wholes) if taken else None
-
-    monkeypatch.setattr(program.BatchProgram, "take", take)
+    monkeypatch.setattr(
+        program.BatchProgram, "take", lambda self, given, _: program.take_columns(self.root, given)
+    )
 
 
 def names_are_not_compared(monkeypatch):
@@ -617,7 +616,7 @@ def keys_are_not_compared(monkeypatch):
             )
         ]
 
-    monkeypatch.setattr(program, "apart", apart)
+    monkeypatch.setattr(taking_apart, "apart", apart)
 
 
 def buffers_are_shared(monkeypatch):
@@ -633,16 +632,15 @@ def the_first_tells_for_all(monkeypatch):
 
 
 def subclasses_are_the_same(monkeypatch):
-    real = program.take_columns
+    real = taking_apart._take
 
-    def take(container, samples, found, wholes):
-        of_kind = isinstance(samples[0], container.kind)
-        kind = type(samples[0]) if of_kind else container.kind
+    def take(container, given, *found):
+        of_kind = isinstance(given[0], container.kind)
         other = copy.copy(container)
-        other.kind = kind
-        return real(other, samples, found, wholes)
+        other.kind = type(given[0]) if of_kind else container.kind
+        return real(other, given, *found)
 
-    monkeypatch.setattr(program, "take_columns", take)
+    monkeypatch.setattr(taking_apart, "_take", take)
 
 
 def the_environment_is_not_looked_at(monkeypatch):
@@ -657,7 +655,7 @@ def the_environment_is_not_looked_at(monkeypatch):
 
 
 def rows_are_containers(monkeypatch):
-    monkeypatch.setattr(program, "_is_in_list", lambda *_: False)
+    monkeypatch.setattr(taking_apart, "_are_surely_alike", lambda *_, **__: True)
     recipes.forget()
 
 
@@ -740,10 +738,8 @@ def test_planted_faults_are_noticed(monkeypatch, plant):
 
 
 def programs_for(to="torch", **keywords):
-    usual = {"grad": "detach", "leaves": "numbers", "unknown": "error", "side": "right"}
-    names = ("device", "casting", "grad", "leaves", "unknown", "multiple", "side")
-    given = [{**usual, **keywords}.get(name) for name in names]
-    return api._programs(None, None, keywords.get("dtype"), to, *given, False, False)
+    asked = (to, None, keywords.get("dtype"), None, None, None, "detach", {})
+    return api._find(asked, "numbers", "error", (None, None, "right", False, False), None)
 
 
 @pytest.mark.quick
@@ -753,11 +749,10 @@ def test_a_second_batch_is_not_looked_at_anew(monkeypatch):
     ferry.collate([np.ones(1)], "torch")
     recipes.forget()
     made = []
-    real = program.BatchPrograms._make
+    real = program.BatchPrograms.make
     monkeypatch.setattr(
-        program.BatchPrograms, "_make", lambda self, x: made.append(x) or real(self, x)
+        program.BatchPrograms, "make", lambda self, x: made.append(x) or real(self, x)
     )
-    monkeypatch.setattr(collate.Collation, "__init__", None)  # nothing comes here
     eight = [
         [{"a": (np.ones(1),) * (n + 1), "b": 1, "c": "text"} for _ in range(3)] for n in range(6)
     ]
@@ -788,7 +783,7 @@ def test_the_programs_that_are_kept_are_bounded(monkeypatch):
         assert columns_kept == kept._columns < 700
     for rank in range(20):
         ferry.collate([np.ones((1,) * rank, ">f4")] * 2, "torch")
-    assert len(kept._recipes) <= 8
+    assert len(kept.known) <= 8
     assert programs_for() is kept
 
 
@@ -883,8 +878,8 @@ def test_keys_that_change_after_they_were_read(monkeypatch):
     ferry.collate(samples, "numpy")
     real = program.BatchProgram.take
 
-    def change(self, given):
-        found = real(self, given)
+    def change(self, given, rule):
+        found = real(self, given, rule)
         given[0]["c"] = given[0].pop("a")
         return found
 

@@ -26,9 +26,8 @@ from tests.support import peak_of
 
 import tensorferry
 from tensorferry.cli import convert as convert_command
-from tensorferry.cli import process
+from tensorferry.cli import inspect_arguments, process
 from tensorferry.cli.app import app
-from tensorferry.cli.quick import inspect_arguments
 from tensorferry.errors import FormatLimitError, LossyCastError, ResumableError, VerificationError
 from tensorferry.files.base.pump import Pump
 
@@ -1252,7 +1251,7 @@ def test_files_with_no_name_in_common(run, tmp_path):
     ("words", "text"),
     [
         (["--to", "safetensor"], "Did you mean 'safetensors'?"),
-        (["--to", "torchscript"], "Hint: --to safetensors, or another format"),
+        (["--to", "torchscript"], "out.safetensors, or another format"),
         (["--part", "3/2"], "'3/2' is not a part I/N such as 3/16, with I from 1 to N"),
         (
             ["--engine", "threds"],

@@ -11,7 +11,7 @@ from tensorferry.columns.regular import regular_of
 from tensorferry.execution import recipes
 from tensorferry.execution.run import verifying
 from tensorferry.trees import program, tables
-from tensorferry.trees.conversion import TreeConversion
+from tensorferry.trees.described import DescribedTree
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
@@ -174,7 +174,7 @@ def test_a_table_gives_what_the_road_gives(to, said, monkeypatch):
     """Each table twice, after all others: what is kept of one schema is not taken for another's."""
     tables = [*plain(), *others(), *shared()]
     with monkeypatch.context() as patch, verifying(True):
-        patch.setattr(program.Programs, "convert", lambda *_: NotImplemented)
+        patch.setattr(program.Programs, "_find", lambda *_: None)
         road = [outcome(x, to, said) for x in tables]
     checked = [outcome(x, to, said) for x in tables]
     with verifying(False):
@@ -190,10 +190,8 @@ def test_a_table_gives_what_the_road_gives(to, said, monkeypatch):
 def test_plain_columns_are_read_together_and_others_are_described(to, inside, monkeypatch):
     """Text stays beside them; to PyTorch without copies, as some of these have memory in common."""
     described = []
-    real = TreeConversion.convert
-    monkeypatch.setattr(
-        TreeConversion, "convert", lambda self: described.append(self) or real(self)
-    )
+    real = DescribedTree.prepare
+    monkeypatch.setattr(DescribedTree, "prepare", lambda self: described.append(self) or real(self))
 
     def convert(table, **said):
         tree = {"x": [table, VALUES.copy()]} if inside else table
@@ -208,10 +206,9 @@ def test_plain_columns_are_read_together_and_others_are_described(to, inside, mo
             table.schema.names if isinstance(table, (pa.Table, pa.RecordBatch)) else table.columns
         )
     for table in shared():
-        convert(table, copy=False)
-        assert not described
-        convert(table, copy=True)
-        assert described.pop()
+        for copy in (False, True):
+            convert(table, copy=copy)
+            assert not described  # but for the columns that share memory, alone
 
 
 @pytest.mark.fast_paths

@@ -193,6 +193,11 @@ def placeholders(canary):
             UNSAFE,
             "replaces",
         ),
+        "an attribute for copies": (
+            ordered + b")R}" + text("__deepcopy__") + text("x") + b"sb",
+            UNSAFE,
+            "replaces",
+        ),
         "an attribute that is called": (
             ordered + b")R}" + text("x") + TOUCH + path + b"\x85Rsb",
             UNSAFE,
@@ -499,6 +504,63 @@ def bombs():
     return found
 
 
+LARGE = b"\x8b" + struct.pack("<i", 1_000) + b"\x7f" * 1_000
+"""An integer of 8,000 bits: the time for its text grows with the square of its length."""
+
+
+def used_again(count):
+    """Values and keys that are in the memo, each used so many times, by what takes memory or time.
+
+    A name of a tensor has all keys that lead to it, and a file of another format has a value once
+    for each use.
+    """
+    long = long_text("x" * 1_000_000)
+    path = called("pathlib", "PosixPath", long_text("x" * 90_000))
+    scalar = called(
+        "numpy.core.multiarray",
+        "scalar",
+        called("numpy", "dtype", text("S900000"), number(0), number(1)),
+        b"\x8e" + struct.pack("<Q", 900_000) + b"b" * 900_000,
+    )
+    nested = b")"
+    for place in range(4):
+        nested = (nested if place else b"N") + b"q\x00" + b"0(" + b"h\x00" * 16 + b"t"
+    values = {
+        "text": long,
+        "bytes": b"\x8e" + struct.pack("<Q", 1_000_000) + b"b" * 1_000_000,
+        "path": path,
+        "set": b"\x8f(" + long + b"\x90",
+        "text of NumPy": scalar,
+        "large integer": LARGE,
+    }
+    uses = b"h\x00" * count
+    many = {f"values: {name}": made + b"q\x000(" + uses + b"l" for name, made in values.items()}
+    keys = {"text": long, "large integer": LARGE}
+    many |= {
+        f"keys: {name}": key + b"q\x000(" + b"}h\x00Ns" * count + b"l" for name, key in keys.items()
+    }
+    many |= {
+        f"keys over tensors: {name}": tensor() + b"q\x000}" + key + b"(" + uses + b"ls"
+        for name, key in keys.items()
+    }
+    many["large keys in large keys over tensors"] = (
+        tensor() + b"q\x000" + LARGE + b"q\x010" + b"}h\x01" * 50 + b"(" + uses + b"l" + b"s" * 50
+    )
+    many["key of many elements"] = nested + b"q\x000}(" + b"h\x00N" * count + b"u"
+    calls = {
+        "Fraction": named("fractions", "Fraction")
+        + b"q\x010"
+        + b"("
+        + b"h\x01h\x00h\x02\x86R" * count,
+        "range": named("__builtin__", "range") + b"q\x010(" + b"h\x01h\x00\x85R" * count,
+        "slice": named("__builtin__", "slice") + b"q\x010(" + b"h\x01h\x00NN\x87R" * count,
+    }
+    other = LARGE[:-1] + b"\x7e"
+    for name, made in calls.items():
+        many[f"text of a {name}"] = LARGE + b"q\x00" + other + b"q\x0200" + made + b"l"
+    return {name: PROTO4 + body + STOP for name, body in many.items()}
+
+
 def cases(canary):
     """All, by what they try."""
     found = {**placeholders(canary), **rows(canary)}
@@ -507,4 +569,5 @@ def cases(canary):
     }
 
 
-__all__ = ["Case", "bombs", "cases", "placeholders", "rows", "short", "stacked"]
+__all__ = ["Case", "bombs", "cases", "long_text", "placeholders", "rows", "short", "stacked"]
+__all__ += ["used_again"]

@@ -50,6 +50,33 @@ def other(folder, to, name="other"):
     return folder / f"{name}{form.suffixes[0]}"
 
 
+OURS = (
+    *("tensorferry.tree", "tensorferry.ties", "tensorferry.name", "tensorferry.names"),
+    *("tensorferry.dtype", "tensorferry.metadata", "tensorferry.metadata.json", "format"),
+)
+"""What formats of ours call the strings that they need."""
+
+
+@pytest.mark.parametrize("key", OURS)
+@pytest.mark.parametrize("to", WRITTEN)
+def test_metadata_with_a_name_of_ours_are_kept_or_refused(tmp_path, to, key):
+    """By every format: never a file that cannot be read, nor a string that is not there."""
+    path = other(tmp_path, to)
+    tree = X if formats()[to].holds_one else {NAME: X}
+    form = formats()[to]
+    # PyTorch's files hold trees and ties as they are.
+    needed = {*form.reserved, *(() if to == "pytorch" else OURS[:2])}
+    if not form.holds_metadata or key in needed:
+        with pytest.raises(ferry.FormatLimitError, match="metadata"):
+            ferry.save(tree, path, metadata={key: "a text"})
+        assert not list(tmp_path.iterdir())
+        return
+    ferry.save(tree, path, metadata={key: "a text"})
+    assert ferry.open(path).metadata[key] == "a text"
+    found = ferry.load(path)
+    assert np.array_equal(found if form.holds_one else found[NAME], X)
+
+
 @pytest.mark.parametrize("frame", ["numpy", "torch", "tensorflow", "jax"])
 def test_what_is_saved_has_it_whatever_made_the_tensors(tmp_path, frame):
     """Readers take it for names that are meant as usual."""

@@ -565,6 +565,37 @@ def test_bombs_of_objects_are_bombs():
         assert len(root_of(lambda once=once: once, Names("file", frozenset()))) == 3
 
 
+AGAIN = sorted(hostile_objects.used_again(1))
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_values_and_names_do_not_grow_without_end(name, tmp_path):
+    """A value or a key that a pickle uses again takes a byte or two there, and its size in a tree or a name."""
+    path = write(tmp_path, hostile.torch_zip(hostile_objects.used_again(100_000)[name]))
+    assert limited(path) == "UnsafeFileError"
+
+
+@pytest.mark.parametrize("name", sorted({*AGAIN} - {"key of many elements"}))
+def test_what_is_used_a_few_times_is_read(name, tmp_path):
+    """So that each refusal above is for the number of uses."""
+    path = write(tmp_path, hostile.torch_zip(hostile_objects.used_again(3)[name]))
+    found = FORMAT.read(path)
+    assert len(found.tensors) == (3 if "tensors" in name else 0)
+
+
+@pytest.mark.parametrize("what", ["values", "only named"])
+def test_paths_of_values_do_not_grow_without_end(what, tmp_path):
+    """A long key that leads to many values is in the path of each, where paths are needed."""
+    value = b"N" if what == "values" else hostile.named("pkg", "f")
+    body = b"}" + hostile_objects.long_text("k" * 100_000) + b"(" + value + b"2" * 20_000 + b"ls"
+    path = tmp_path / "a.pkl"
+    path.write_bytes(hostile.PROTO4 + body + hostile.STOP)
+    with pytest.raises(FormatLimitError, match="characters: long keys"):
+        ferry.load(path, names="w")
+    (found,) = ferry.load(path).values()
+    assert len(found) == 20_001
+
+
 def test_damage_of_objects_is_an_error_of_ours_or_still_plain(tmp_path):
     """With any one byte changed, named errors alone."""
     values = [value for values in TEXTS.values() for value in values][:40]

@@ -344,6 +344,26 @@ def test_refuses_what_the_format_cannot_hold(arrays, strings, named):
         refuse_contents(FORMAT, support.contents(arrays, metadata=strings))
 
 
+@pytest.mark.parametrize(
+    ("tree", "ties"),
+    [
+        ({"w": np.ones(2), "tensorferry.tree": np.ones(3), "epoch": 3}, "copy"),
+        ({"tensorferry": {"tree": np.ones(3)}}, "copy"),
+        ({"w": np.ones(2), "tensorferry.ties": np.ones(3), "v": None}, "alias"),
+    ],
+)
+def test_names_of_the_strings_that_are_written_are_refused(tmp_path, tree, ties):
+    """A tensor with the name of our own string would be in the table twice, and nobody could read it."""
+    if tree.get("v", 0) is None:
+        tree["v"] = tree["w"]
+    with pytest.raises(FormatLimitError, match=r"name of its own .*: tensorferry"):
+        ferry.save(tree, tmp_path / "a.tfckpt", ties=ties)
+    assert not list(tmp_path.iterdir())
+    # Without such a string, they are names like any other.
+    ferry.save({"tensorferry.tree": np.ones(3)}, tmp_path / "a.tfckpt")
+    assert ferry.load(tmp_path / "a.tfckpt")["tensorferry.tree"].tolist() == [1, 1, 1]
+
+
 def test_a_flipped_bit_is_found(tmp_path):
     """A changed byte of a tensor fails its CRC-32C when it is read, and `check` names tensor and offset."""
     path = written(tmp_path / "a", support.contents({"good": np.ones(8), "bad": np.ones(8)}))

@@ -479,6 +479,8 @@ def test_a_string_of_ours_in_the_metadata_is_refused():
         '{"@":"dict","items":[[1,2],[true,3]]}',
         '{"@":"defaultdict","items":{},"factory":"eval"}',
         '{"@":"OrderedDict","items":{},"attributes":[1]}',
+        '{"@":"OrderedDict","items":{},"attributes":{"items":1}}',
+        '{"@":"OrderedDict","items":{},"attributes":{"__deepcopy__":1}}',
         '{"@":"bytes","base64":"*"}',
         '{"@":"bytes","base64":"é"}',
         '{"@":"int","hex":"zz"}',

@@ -759,8 +759,8 @@ def test_what_is_kept_is_bounded():
     assert kept._function.cache_info().currsize == 256
     flat = kept.ready((ones, 2), {}).function.flat
     for length in range(600):
-        flat.look((((length,), "float32"),))
-    assert flat.look.cache_info().currsize == 256
+        flat.output_specs((((length,), "float32"),))
+    assert flat.output_specs.cache_info().currsize == 256
 
 
 def test_unused_outputs_and_inputs_cost_nothing():

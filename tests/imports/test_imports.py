@@ -194,6 +194,19 @@ def test_a_first_call_imports_few_modules(call):
     assert int(survives(FIRST_CALL.format(call=call)).splitlines()[-1]) <= CALLS[call]
 
 
+LATER = ("sequences.numbers", "sequences.reader", "backends.no_tensor", "backends.lists")
+"""What only lists, or only errors, need."""
+
+
+@pytest.mark.parametrize(
+    "call", ["ferry.to_numpy(t)", "ferry.convert(t, 'numpy', dtype='float16')"]
+)
+def test_a_first_call_of_a_tensor_imports_nothing_for_lists_or_errors(call):
+    """How lists of numbers are read is imported with the first list, and errors with the first."""
+    told = f"print([name for name in {LATER} if 'tensorferry.' + name in sys.modules])"
+    assert survives(FIRST_CALL.format(call=f"{call}\n{told}")).splitlines()[-2] == "[]"
+
+
 ASKED = """
 import builtins, json, sys
 asked, real = set(), builtins.__import__

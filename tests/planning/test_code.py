@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import copy
 import itertools
+import pickle
 from contextlib import nullcontext
 
 import pytest
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.core.declaration import VALUE, Code, Details, VerbCall, code_of
+from tensorferry.backends.numpy.declared import DECLARED
+from tensorferry.core.declaration import VALUE, Code, Declared, Details, VerbCall, code_of
+from tensorferry.core.request import Request
 from tensorferry.planning.plan import script
+from tensorferry.planning.planner import make_plan
 
 
 class Counter:
@@ -49,6 +54,27 @@ def ran(lines, x):
     names = {"x": x, "f": counter, "scope": nullcontext()}
     exec("\n".join(lines), names)  # noqa: S102 - that is what the code is for
     return names["y"], counter.calls
+
+
+def test_code_is_made_when_somebody_reads_it():
+    """A plan asks no framework for code until it is read, and then once for each step."""
+    asked = []
+
+    def snippet(call):
+        asked.append(call.verb)
+        return DECLARED.snippet(call)
+
+    counted = Declared("numpy", DECLARED.capabilities, snippet, DECLARED.imports)
+    request = Request("numpy", dtype="float64", copy=True)
+    plan = make_plan(TensorInfo("numpy", (3,), "float32"), request, counted, counted, counted)
+    assert plan.steps
+    assert asked == []
+    assert len(plan.code.splitlines()) == 1 + len(plan.imports)
+    assert asked == [step.verb for step in plan.steps]
+    assert all(step.code in str(plan) for step in plan.steps)
+    assert plan == pickle.loads(pickle.dumps(plan)) == copy.deepcopy(plan)  # noqa: S301 - our own
+    assert len({*plan.steps, *pickle.loads(pickle.dumps(plan.steps))}) == len(plan.steps)  # noqa: S301
+    assert len(asked) == len(plan.steps)
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3])

@@ -12,8 +12,7 @@ from tensorferry.backends import registry
 from tensorferry.backends.numpy.declared import DECLARED as NUMPY
 from tensorferry.backends.torch.declared import DECLARED as TORCH
 from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Options
-from tensorferry.core.declaration import Declared
-from tensorferry.core.placement import Placement
+from tensorferry.core.declaration import Declared, Placement
 from tensorferry.core.request import LEAVE, Request
 from tensorferry.planning.planner import make_plan
 from tensorferry.planning.rules import layout_obstacles

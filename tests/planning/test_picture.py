@@ -14,7 +14,7 @@ from tests.support import examples
 import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.core.dtypes import find
-from tensorferry.core.sizes import size_text
+from tensorferry.core.layout import size_text
 from tensorferry.planning.pictures import canvas
 from tensorferry.planning.pictures.canvas import WORDS, Words
 from tensorferry.planning.pictures.memory import picture

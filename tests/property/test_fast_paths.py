@@ -308,6 +308,28 @@ def test_there_are_fast_paths_and_they_are_taken(target):
         assert type(x) not in dict(fast_paths.paths_to(target))
 
 
+def test_a_path_that_is_made_when_called_is_made_once_and_stands_for_itself():
+    """It makes way for what it has made, unless it was closed or replaced before."""
+    made = []
+
+    def make():
+        made.append(None)
+        return lambda x: [*x, 0]
+
+    paths = fast_paths.paths_to("nowhere")
+    try:
+        paths[list] = first = fast_paths.made_when_called(list, "nowhere", make)
+        assert first([1]) == [1, 0]
+        assert paths[list] is not first
+        assert paths[list]([2]) == [2, 0]
+        assert len(made) == 1
+        paths.clear()
+        assert first([3]) == [3, 0]  # another thread may have looked it up before
+        assert list not in paths
+    finally:
+        del fast_paths.PATHS["nowhere"]
+
+
 def test_objects_that_are_not_tensors_are_refused_alike():
     """Object arrays, strings, masked arrays and sets: the same error either way."""
     odd = [

@@ -16,7 +16,7 @@ from tests.support import TARGETS, examples
 import tensorferry as ferry
 from tensorferry import testing
 from tensorferry.backends import registry
-from tensorferry.core.places import places_by
+from tensorferry.core.signature import places_by
 from tensorferry.execution import groups
 from tensorferry.execution.run import verifying
 from tensorferry.host import memory
@@ -157,11 +157,15 @@ def test_parts_of_a_long_list_are_told_apart(odd, monkeypatch):
 
 
 @given(st.lists(st.tuples(st.integers(0, 120), st.integers(0, 6)), min_size=1, max_size=24))
-def test_runs_share_a_byte_if_two_of_them_do(runs):
-    """Compared with each two of them, of few and of many."""
-    spans = [set(range(start, start + length)) for start, length in runs]
-    expected = any(a & b for index, a in enumerate(spans) for b in spans[:index])
-    assert memory.share_a_byte([s for s, _ in runs], [s + n for s, n in runs]) == expected
+def test_runs_that_share_a_byte_are_found(runs):
+    """Compared with each two of them, of few and of many; one without bytes counts as a byte."""
+    spans = [set(range(start, start + max(length, 1))) for start, length in runs]
+    expected = [
+        index
+        for index, a in enumerate(spans)
+        if any(a & b for other, b in enumerate(spans) if other != index)
+    ]
+    assert memory.sharing([s for s, _ in runs], [s + n for s, n in runs]) == expected
 
 
 # -- verbs --------------------------------------------------------------------------------------

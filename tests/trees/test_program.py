@@ -28,8 +28,8 @@ from tests.trees.test_random_trees import (
 import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.execution import groups, run
-from tensorferry.trees import api, grouped, program
-from tensorferry.trees.conversion import TreeConversion
+from tensorferry.trees import api, grouped, program, shared_memory, structure
+from tensorferry.trees.described import DescribedTree
 from tensorferry.trees.leaves import leaf_rule
 
 BASE = np.arange(64, dtype="float32")
@@ -62,14 +62,20 @@ REQUESTS = st.sampled_from(
 )
 
 
+def described(tree, targets, rule):
+    """The tree, converted by the descriptions of its leaves, each of which was asked for."""
+    found = DescribedTree(tree, targets, rule)
+    return api.programs_of(targets, rule, coalesce=True)._converted_described(found)
+
+
 def leaf_by_leaf(tree, to, keywords):
-    """The same without programs; or its error."""
+    """The same without signatures, and without programs that are kept; or its error."""
     names = ("like", "dtype", "device", "copy", "casting")
     asked = (to, *(keywords.get(name) for name in names), "detach", {})
     which = keywords.get("leaves", "tensors")
     targets = api.targets_of(asked, which)
     rule = leaf_rule(which, unknown=keywords.get("unknown", "error"), scalars=targets.are_numbers)
-    return TreeConversion(tree, targets, rule, None, coalesce=True).convert()
+    return described(tree, targets, rule)
 
 
 def outcome(function, *arguments):
@@ -116,6 +122,7 @@ def assert_alike(tree, to, keywords):
         return
     before, ours, theirs = leaves_of(tree), leaves_of(found), leaves_of(expected)
     assert types_of(found) == types_of(expected)
+    assert occurrences_of(found) == occurrences_of(expected)
     assert len(before) == len(ours) == len(theirs) or to == "python"
     if to != "python":
         assert list(map(facts, ours, before)) == list(map(facts, theirs, before))
@@ -133,6 +140,20 @@ def types_of(tree):
     else:
         inside = None
     return type(tree) if inside is not None else None, inside
+
+
+def occurrences_of(tree):
+    """For each container of a tree, the number of the first that is the same object."""
+    met = []
+
+    def visit(x):
+        if isinstance(x, (dict, collections.UserDict, list, tuple, collections.deque)) and len(x):
+            met.append(id(x))
+            for inside in x.values() if hasattr(x, "values") else x:
+                visit(inside)
+
+    visit(tree)
+    return [met.index(each) for each in met]
 
 
 @pytest.mark.fast_paths
@@ -153,7 +174,7 @@ def test_snapshots_by_programs_are_independent(tree, other):
     for each in (tree, other, tree):
         rule = leaf_rule("tensors", unknown="error")
         own = api._in_its_framework(registry.revision)
-        expected = TreeConversion(each, own, rule, None, coalesce=True).convert()
+        expected = described(each, own, rule)
         found = ferry.snapshot(each)
         assert types_of(found) == types_of(expected)
         ours, theirs = leaves_of(found), leaves_of(expected)
@@ -179,7 +200,8 @@ def no_check_of_types(monkeypatch):
 
     def take(self, tree, rule):
         leaves, kept = [], []
-        if self.root is None or not self.root.take(tree, leaves, kept, []):
+        root = self.structure.root
+        if root is None or not root.take(tree, leaves, kept, []):
             return real(self, tree, rule)
         return (leaves, kept) if len(leaves) == len(self.kinds) else None
 
@@ -192,8 +214,17 @@ def ties_are_missed(monkeypatch):
     monkeypatch.setattr(program, "id", lambda _: next(ids), raising=False)
 
 
+def ties_of_memory_are_missed(monkeypatch):
+    monkeypatch.setattr(shared_memory, "ties", lambda _: {})
+
+
 def overlaps_are_missed(monkeypatch):
-    monkeypatch.setattr(groups, "may_share_a_byte", lambda *_, **__: False)
+    monkeypatch.setattr(shared_memory, "sharing_memory", lambda *_, **__: ())
+
+
+def containers_that_recur_are_missed(monkeypatch):
+    monkeypatch.setattr(structure, "recurring", lambda _: None)
+    monkeypatch.setattr(program, "recurring", lambda _: None)
 
 
 def buffers_are_shared(monkeypatch):
@@ -214,25 +245,160 @@ def buffers_are_shared(monkeypatch):
         reversed_leaves,
         no_check_of_types,
         ties_are_missed,
+        ties_of_memory_are_missed,
         overlaps_are_missed,
+        containers_that_recur_are_missed,
         buffers_are_shared,
     ],
 )
 def test_planted_faults_are_noticed(monkeypatch, plant):
     """The comparison above is one that can fail."""
-    x, y = np.zeros(4, "float32"), np.ones(4, "float32")
+    x, y, tensor = np.zeros(4, "float32"), np.ones(4, "float32"), torch.ones(2)
+    inner = [y.copy()]
     history = [
         ([x, y], {"copy": True}),
         ([x, 3], {"copy": True}),
         ([x, x], {"copy": True}),
+        ([tensor, tensor], {}),
+        ([BASE[:8], BASE[:8]], {"copy": True}),
         ([BASE[:8], BASE[4:12]], {"copy": True}),
+        ([inner, [inner]], {"copy": True}),
     ]
+    expected = [leaf_by_leaf(tree, "numpy", keywords) for tree, keywords in history]
     for tree, keywords in history:
         assert_alike(tree, "numpy", keywords)
     plant(monkeypatch)
+    api._forget()
+    monkeypatch.setattr(sys.modules[__name__], "leaf_by_leaf", lambda *_: next(known))
+    known = iter(expected)
     with pytest.raises((AssertionError, AttributeError)):  # noqa: PT012 - which of them notices is not the point
         for tree, keywords in history:
             assert_alike(tree, "numpy", keywords)
+
+
+# -- leaves that depend on each other ----------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_is_described(monkeypatch):
+    """No tree is described as a whole; gives the leaves that are described one by one."""
+    api._forget()
+    monkeypatch.setattr(DescribedTree, "prepare", None)
+    found = []
+    real = run.prepare
+
+    def prepare(x, *given):
+        found.append(x)
+        return real(x, *given)
+
+    with run.verifying(False):  # which describes all
+        monkeypatch.setattr(run, "prepare", prepare)
+        yield found
+
+
+def test_only_leaves_that_share_memory_are_described(nothing_is_described):
+    """A tied weight costs nothing for the others; NumPy and PyTorch say what shares memory then."""
+    weight = torch.arange(12.0).reshape(3, 4)
+    for copies in ([weight, weight.view(3, 4)], [weight, weight[1:]], [weight[:2], weight[1:]]):
+        tree = {
+            "one": copies[0],
+            "two": copies[1],
+            **{f"x{n}": torch.ones(n + 1) for n in range(40)},
+        }
+        for _ in range(2):
+            nothing_is_described.clear()
+            made = ferry.snapshot(tree)
+            asked = {id(x) for x in nothing_is_described}
+            assert [name for name, x in tree.items() if id(x) in asked] == ["one", "two"]
+            assert [x.tolist() for x in made.values()] == [x.tolist() for x in tree.values()]
+            arrays = [x.numpy() for x in (made["one"], made["two"])]
+            assert np.shares_memory(*arrays)
+            assert not any(np.shares_memory(x, weight.numpy()) for x in arrays)
+            alone = [each.numpy() for name, each in made.items() if name.startswith("x")]
+            assert not any(np.shares_memory(x, y) for x in arrays for y in alone)
+        made["one"][-1] = 100.0  # a write through the one shows in the other, as in the source
+        assert 100.0 in made["two"]
+        assert weight.max() == 11
+
+
+def test_tensors_without_elements_are_tied_if_they_are_one_object(nothing_is_described):
+    """Their memory does not tell, since nothing is in it."""
+    empty = np.ones((0, 2))
+    for tree in ([empty, empty], [empty, np.ones((0, 2))], [empty, empty[:]]):
+        for _ in range(2):
+            made = ferry.convert_tree([*tree, np.ones(1)], "torch", copy=True)
+            assert (made[0] is made[1]) == (tree[0] is tree[1])
+
+
+def test_containers_that_recur_have_programs(nothing_is_described):
+    """One object stays one, and two that are equal stay two, whatever came before."""
+    inner, other = {"x": np.ones(2), "n": 1}, {"x": np.zeros(2), "n": 2}
+    for tree in (
+        [inner, inner],
+        [inner, other],
+        [other, inner],
+        [[inner], inner],
+        [inner, [inner]],
+    ):
+        for convert in (ferry.snapshot, lambda tree: ferry.convert_tree(tree, "torch")):
+            for _ in range(2):
+                made = convert(tree)
+                assert occurrences_of(made) == occurrences_of(tree)
+                assert [x.tolist() for x in leaves_of(made) if hasattr(x, "shape")] == [
+                    x.tolist() for x in leaves_of(tree) if hasattr(x, "shape")
+                ]
+    assert nothing_is_described == []
+
+
+@pytest.mark.parametrize("keywords", [{}, {"copy": True}])
+def test_equal_numbers_are_not_tied(keywords):
+    """Python has one object for each small number: that says nothing. One container is one."""
+    for _ in range(2):
+        one, two = ferry.convert_tree([1, 1], "numpy", leaves="numbers", **keywords)
+        assert one is not two
+        one[...] = 5
+        assert two == 1
+        held = [1]
+        made = ferry.convert_tree((held, (held, 1)), "numpy", leaves="numbers", **keywords)
+        assert made[0] is made[1][0]
+        assert made[1][1] is not made[0][0]
+
+
+def test_the_error_of_a_tied_leaf_is_raised_once():
+    """It is converted once; another leaf with the same values is another error."""
+    lossy = np.array([0.5, 300.0])
+    with pytest.raises(ferry.LossyCastError, match=r"at \$\[0\]\[1\]|at \$\[0\]"):
+        ferry.convert_tree([lossy, lossy], "torch", dtype={"float": "int8"})
+    with pytest.raises(ferry.TreeError) as raised:
+        ferry.convert_tree([lossy, lossy, lossy.copy()], "torch", dtype={"float": "int8"})
+    assert [each.message.rpartition(" - at ")[2][:4] for each in raised.value.exceptions] == [
+        "$[0]",
+        "$[2]",
+    ]
+
+
+def test_out_over_its_own_memory_twice_names_the_first_leaf():
+    """Of several earlier leaves that the `out` of one overlaps, wherever they lie in memory."""
+    memory = np.zeros(8)
+    for parts in ([memory[:4], memory[4:], memory[2:6]], [memory[4:], memory[:4], memory[2:6]]):
+        tree = [np.ones(4), np.ones(4), np.ones(4)]
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"as at \$\[0\]: .* at \$\[2\]"):
+            ferry.convert_tree(tree, "numpy", out=parts)
+        assert not memory.any()
+
+
+@pytest.mark.parametrize("shift", [-2, -1, 0, 1, 2])
+def test_out_that_overlaps_sources_gets_the_values_from_before(shift):
+    """Each leaf moves within one memory; NumPy copies all of them first."""
+    memory = np.arange(12.0)
+    starts = [2, 4, 6]
+    expected = memory.copy()
+    for start in starts:
+        expected[start + shift : start + shift + 2] = memory[start : start + 2]
+    tree = [memory[start : start + 2] for start in starts]
+    outs = [memory[start + shift : start + shift + 2] for start in starts]
+    ferry.convert_tree(tree, "numpy", out=outs)
+    assert memory.tolist() == expected.tolist()
 
 
 # -- guards ----------------------------------------------------------------------------------------
@@ -327,6 +493,48 @@ def test_what_has_changed_since_the_last_call_is_seen(changes, to):
             assert list(map(facts, ours, before)) == list(map(facts, theirs, before))
 
 
+def registered_with_optree(kind):
+    import optree
+
+    optree.register_pytree_node(
+        kind, lambda x: ((x.held,), None), lambda _, held: kind(*held), namespace="tensorferry"
+    )
+    return lambda: optree.unregister_pytree_node(kind, namespace="tensorferry")
+
+
+def registered_with_torch(kind):
+    from torch.utils import _pytree
+
+    _pytree.register_pytree_node(kind, lambda x: ([x.held], None), lambda held, _: kind(*held))
+    return lambda: _pytree._deregister_pytree_node(kind)
+
+
+@pytest.mark.parametrize("register", [registered_with_optree, registered_with_torch])
+@pytest.mark.parametrize(
+    "convert", [ferry.convert_tree, lambda tree, _, **kw: ferry.snapshot(tree, **kw)]
+)
+def test_a_class_that_is_registered_after_the_first_call_is_opened(register, convert):
+    """Its objects were kept as they are: a program that was made for that is not used any more."""
+
+    class Late:
+        def __init__(self, held):
+            self.held = held
+
+    tree = {"late": Late(np.ones(2)), "x": np.zeros(1), "name": "text"}
+    for _ in range(2):
+        assert convert(tree, "numpy", unknown="keep")["late"] is tree["late"]
+    forget = register(Late)
+    try:
+        for _ in range(2):
+            made = convert(tree, "torch", unknown="keep")["late"]
+            assert type(made) is Late
+            assert made is not tree["late"]
+            assert made.held is not tree["late"].held
+            assert made.held.tolist() == [1, 1]
+    finally:
+        forget()
+
+
 def test_text_that_became_numbers_is_converted():
     """An array of text stays; the next one in its place need not be text."""
     for values in (["a"], ["a"], [1.0], ["b"], [2]):
@@ -395,7 +603,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
     """As if another thread had changed the dict while its tensors were copied."""
     ferry.convert_tree(kind(a=np.full(2, 1), b=np.full(2, 2)), "numpy", copy=True)
     tree = kind(a=np.full(2, 1), b=np.full(2, 2))
-    real = program.Programs._results
+    real = groups.Groups.of
 
     def change(self, *given):
         found = real(self, *given)
@@ -403,7 +611,7 @@ def test_keys_that_change_meanwhile_do_not_get_the_values_of_others(monkeypatch,
         tree["c"] = np.full(2, 3)
         return found
 
-    monkeypatch.setattr(program.Programs, "_results", change)
+    monkeypatch.setattr(groups.Groups, "of", change)
     made = ferry.convert_tree(tree, "numpy", copy=True)
     assert {name: each.tolist() for name, each in made.items()} == {"a": [1, 1], "b": [2, 2]}
 
@@ -439,7 +647,7 @@ def test_a_second_tree_is_not_looked_at_anew(monkeypatch):
     monkeypatch.setattr(
         program.Programs, "_make", lambda self, tree: made.append(tree) or real(self, tree)
     )
-    monkeypatch.setattr(TreeConversion, "convert", None)  # nothing comes here
+    monkeypatch.setattr(DescribedTree, "prepare", None)  # nothing comes here
     eight = [{"a": [np.ones(1)] * 0 + [np.ones(1) for _ in range(n + 1)]} for n in range(8)]
     for _ in range(4):
         for tree in eight:
@@ -697,8 +905,8 @@ def test_a_start_converts_what_the_tree_held(monkeypatch):
         True,
     )
     tree = {"a": np.ones(2), "b": [np.zeros(3)]}
+    monkeypatch.setattr(DescribedTree, "prepare", None)  # nothing comes here
     pending = target.prepare(tree)
-    assert pending._found is not None
     tree["a"], tree["c"] = np.full(2, 7.0), np.ones(1)
     tree["b"].append(np.ones(1))
     found = pending.run()
@@ -706,6 +914,7 @@ def test_a_start_converts_what_the_tree_held(monkeypatch):
     assert found["b"][0].tolist() == [0, 0, 0]
     assert [*found] == ["a", "b"]
     assert len(found["b"]) == 1
+    monkeypatch.undo()
     lossy = Target.of(
         ferry.start,
         "torch",

@@ -424,7 +424,8 @@ def test_a_container_that_recurs_stays_one(call):
 
 def test_recurring_containers_that_are_missed_are_noticed(monkeypatch):
     """The test above is one that can fail."""
-    monkeypatch.setattr(Structure, "_find_twins", lambda self, ids: None)
+    monkeypatch.setattr(Structure, "_find_twins", lambda self, recurs: None)
+    api._forget()
     tree, is_one = next(recurring())
     assert not is_one(ferry.snapshot(tree))
 
@@ -676,8 +677,6 @@ def test_keys_are_compared_with_care():
     first, second, third = (take_apart({x: 1})[1] for x in (key, key, other))
     assert first.is_like(second)
     assert not first.is_like(third)
-    assert first.is_in_order_of(second)
-    assert not first.is_in_order_of(third)
 
 
 def test_the_names_of_a_program_are_those_of_the_tree(monkeypatch):
@@ -686,7 +685,7 @@ def test_the_names_of_a_program_are_those_of_the_tree(monkeypatch):
     def check():
         asked = ("torch", None, {"*.a": "float16"}, None, None, None, "detach", {})
         targets = api.targets_of(asked, "tensors")
-        programs = targets.programs(leaf_rule("tensors", unknown="error"), coalesce=True)
+        programs = api.programs_of(targets, leaf_rule("tensors", unknown="error"), coalesce=True)
         for names in ("ab", "ba", "ab"):
             made = programs.convert([{name: np.ones(2) for name in names}])[0]
             assert (made["a"].dtype, made["b"].dtype) == (torch.float16, torch.float64)

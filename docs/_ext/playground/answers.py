@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensorferry.backends.declared import declarations, explain, stand_in
-from tensorferry.core.sizes import size_text
+from tensorferry.core.layout import size_text
 from tensorferry.errors import ConversionError
 from tensorferry.planning.pictures.canvas import WORDS as PICTURES
 from tensorferry.planning.pictures.memory import picture

@@ -18,7 +18,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import tensorferry
-from tensorferry.core.sizes import size_text
+from tensorferry.core.layout import size_text
 from tensorferry.planning.pictures.canvas import STYLE
 
 from .answers import Answer, answer

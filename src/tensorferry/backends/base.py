@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..core.capabilities import Capabilities, DeviceFacts
-    from ..core.declaration import Code, VerbCall
+    from ..core.declaration import Code, Placement, VerbCall
     from ..core.info import TensorInfo
     from ..core.labels import Labels
-    from ..core.placement import Placement
     from ..core.request import Request
     from ..devices.streams import Stream
     from ..hints import Hint

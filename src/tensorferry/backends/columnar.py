@@ -19,8 +19,7 @@ from ..columns.layouts import asked_of, column_of
 from ..core.kinds import PLAIN, Kind, Reason
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
-from ..core.places import places_by
-from ..core.signature import COMPACT, layout_of
+from ..core.signature import COMPACT, layout_of, places_by
 from ..hints import Hint
 from ..host import memory
 from . import registry, together
@@ -110,7 +109,7 @@ class ColumnBackend(Backend):
         return issubclass(kind, self.table_types)
 
     @abstractmethod
-    def found(self, x: Any, asked: str | None) -> Found:
+    def contents_of_column(self, x: Any, asked: str | None) -> Found:
         """The contents of a column; `asked` is the requested dtype."""
 
     @abstractmethod
@@ -213,12 +212,14 @@ class ColumnBackend(Backend):
             if whole is not None:
                 return over(name, whole, mutable=True, kind=note), x if target is self else whole
             table = self.table(x)
-            columns = [(column, self.found(each, asked)) for column, each in table.columns]
+            columns = [
+                (column, self.contents_of_column(each, asked)) for column, each in table.columns
+            ]
             kept = x if target is self else None
             return open_table(
                 name, kind, table, columns, target, request, note=note, kept=kept, as_it_is=as_it_is
             )
-        found = self.found(x, asked)
+        found = self.contents_of_column(x, asked)
         if target is self and isinstance(found, Column) and found.unit:
             # The column itself is not the numbers that were requested: a new column is made of
             # them.
@@ -269,15 +270,15 @@ class ColumnBackend(Backend):
 
     # -- what it holds -----------------------------------------------------------------------------
 
-    def given(self, x: Any, asked: str | None) -> TableContents:
+    def contents_of(self, x: Any, asked: str | None) -> TableContents:
         """The contents of a column or a table."""
         kind = type(x).__name__
         if not self.is_table(type(x)):
             return TableContents(
-                kind, self.name_of(x), self.found(x, asked), labels=self.labels_of(x)
+                kind, self.name_of(x), self.contents_of_column(x, asked), labels=self.labels_of(x)
             )
         table = self.table(x)
-        columns = [(name, self.found(each, asked)) for name, each in table.columns]
+        columns = [(name, self.contents_of_column(each, asked)) for name, each in table.columns]
         return TableContents(kind, None, None, table, columns, labels=self.labels_of(x))
 
     def is_text(self, x: Any) -> bool:
@@ -290,7 +291,7 @@ class ColumnBackend(Backend):
         else:
             stays = self._stays.get(dtype)
         if stays is None:
-            found = self.found(x if dtype is None else self.empty(x), None)
+            found = self.contents_of_column(x if dtype is None else self.empty(x), None)
             stays = isinstance(found, Refused) and found.stays
             if dtype is not None and len(self._stays) < _MOST:
                 self._stays[dtype] = stays
@@ -336,7 +337,7 @@ class ColumnBackend(Backend):
         if self.is_table(type(x)):
             empty: Array = self._opened(x, UNASKED, exactly=False)[1]
             return empty
-        found = self.found(x, None)
+        found = self.contents_of_column(x, None)
         assert isinstance(found, Column)  # noqa: S101 - it was described
         return found.view()
 

@@ -25,6 +25,7 @@ __all__ = [
     "PATHS",
     "add",
     "copies",
+    "made_when_called",
     "no_path",
     "open_all",
     "paths_to",
@@ -61,6 +62,29 @@ def no_path(_: Any) -> None:
     """The fast path of a type without one: it accepts nothing."""
 
 
+def made_when_called(
+    kind: type, target: str, make: Callable[[], Callable[[Any], Any]]
+) -> Callable[[Any], Any]:
+    """A fast path that is made at its first call, and then stands in its own place.
+
+    For one that needs modules which most processes can do without.
+
+    Args:
+        kind: The type of the source.
+        target: The canonical name of the target.
+        make: Makes the fast path.
+    """
+
+    def path(x: Any) -> Any:
+        ready = make()
+        # Unless the fast paths were closed, or replaced, meanwhile.
+        if paths_to(target).get(kind) is path:
+            paths_to(target)[kind] = ready
+        return ready(x)
+
+    return path
+
+
 def paths_to(target: str) -> dict[type, Callable[[Any], Any]]:
     """The fast paths to a target, by type of source; the same dict for the life of the process."""
     return PATHS.setdefault(target, {})
@@ -83,8 +107,9 @@ def open_all(on: bool) -> bool:
             paths.clear()
         _copying.clear()
         _owners.clear()
-        for entry in list(_by_backend.values()) if on else ():
-            _open_paths_of(entry)
+        if on:
+            for entry in list(_by_backend.values()):
+                _open_paths_of(entry)
     return before
 
 
@@ -103,14 +128,24 @@ def add(backend: Backend, *, is_outside: bool) -> None:
         if known is not None and known.backend is backend:
             return
         entry = _BackendPaths(backend, backend.quick.fast_paths())
-        for kind, target in entry.paths if is_outside else ():
-            if target != backend.name and not backend.claims(kind):
-                raise ValueError(
-                    f"its fast path from {kind.__qualname__} to {target!r} is between two others"
-                )
+        if is_outside:
+            _validate_paths(entry)
         _by_backend[backend.name] = entry
         if _open:
             _open_paths_of(entry)
+
+
+def _validate_paths(entry: _BackendPaths) -> None:
+    """Raise if a path is neither from nor to the backend's own tensors.
+
+    Raises:
+        ValueError: It is between two other frameworks.
+    """
+    for kind, target in entry.paths:
+        if target != entry.backend.name and not entry.backend.claims(kind):
+            raise ValueError(
+                f"its fast path from {kind.__qualname__} to {target!r} is between two others"
+            )
 
 
 def _open_paths_of(entry: _BackendPaths) -> None:

@@ -26,7 +26,7 @@ class Flat(Protocol):
 
     source: Any
     """The user's function, and the keywords of `tensorferry.wrap`."""
-    careful: bool
+    checks_each_call: bool
     """Whether each call is checked, because the function could not be traced before."""
     changes_inputs: bool
     """Whether it has written into its arguments."""
@@ -42,7 +42,7 @@ class Flat(Protocol):
     fit: str
     tensors: int
     """The number of tensors that it takes."""
-    side: str
+    origin: str
     tree: Any
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]: ...
@@ -69,7 +69,7 @@ class Function(Protocol):
     def specs(self, specs: Sequence[Spec]) -> tuple[Spec, ...]: ...
     def adjoint(self, linear: Sequence[int], outs: Sequence[int]) -> Any: ...
     def run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]: ...
-    def aside(self, error: Exception) -> str: ...
+    def keep_exception(self, error: Exception) -> str: ...
     def filler(
         self, want: Sequence[str] | None = None
     ) -> Callable[[Sequence[Any], Sequence[Any]], None]: ...

@@ -383,7 +383,7 @@ def _read_as_asked(tensors: Sequence[Any], opening: Opening) -> Sequence[Any]:
         return tensors
     # Here, because they would make `import tensorferry` slower.
     from ..columns.layouts import asked_of
-    from .dates import dates_of
+    from .opening import dates_of
 
     asked = asked_of(request.dtype, request.casting)
     read: list[Any] = []
@@ -398,7 +398,7 @@ def _read_as_asked(tensors: Sequence[Any], opening: Opening) -> Sequence[Any]:
 
 
 def _is_column(kind: type) -> bool:
-    return registry.is_tensor(kind) and hasattr(registry.BY_TYPE[kind], "given")
+    return registry.is_tensor(kind) and hasattr(registry.BY_TYPE[kind], "contents_of")
 
 
 def _read(column: Any, asked: str | None, request: Request, opening: Opening) -> Any:
@@ -408,7 +408,7 @@ def _read(column: Any, asked: str | None, request: Request, opening: Opening) ->
         ConversionError: The columns of the table cannot be converted.
     """
     source = registry.backend_of(column)
-    contents = source.given(column, asked)  # type: ignore[attr-defined]
+    contents = source.contents_of(column, asked)  # type: ignore[attr-defined]
     if contents.table is None:
         if getattr(contents.found, "unit", ""):
             return contents
@@ -466,7 +466,8 @@ def _with_numbers_cast(
     """The members, cast one by one if Python numbers among them take the dtype of the tensors."""
     if members.asked is not None or all(info.weak_dtype is None for info in members.infos):
         return members
-    dtype, names = _common_dtype(members.infos, target), {info.dtype for info in members.infos}
+    dtype = _common_dtype(members.infos, target)
+    names = {info.dtype for info in members.infos}
     if dtypes.have_common(names) and dtypes.common(names) == dtype:
         return members
     return members._replace(asked=Request(EXCHANGE, dtype=dtype, casting=_casting(request)))
@@ -485,7 +486,8 @@ def _one_device(devices: Iterable[str], request: Request | None) -> str:
     Raises:
         DeviceError: None was.
     """
-    asked = request and (request.out.device if request.out is not None else request.device)
+    says = _says_what_is_made(request)
+    asked = None if says is None else says.device
     if asked is None:
         first, other = [*devices][:2]
         raise DeviceError(
@@ -495,6 +497,13 @@ def _one_device(devices: Iterable[str], request: Request | None) -> str:
     if ":" in asked:
         return asked
     return next((device for device in devices if kind_of(device) == asked), asked)
+
+
+def _says_what_is_made(request: Request | None) -> Request | TensorInfo | None:
+    """What names the dtype and device of the result: the tensor in ``out=``, or the request."""
+    if request is None or request.out is None:
+        return request
+    return request.out
 
 
 def _common_dtype(infos: Sequence[TensorInfo], target: Backend | None) -> str:
@@ -573,7 +582,8 @@ def _in_the_graph(members: Members, target: Backend, request: Request | None) ->
         place = devices[0]
     else:
         place = _one_device(devices, request)
-    asked, names = members.asked, {info.dtype for info in members.infos}
+    asked = members.asked
+    names = {info.dtype for info in members.infos}
     if asked is None and len(own) == len(members.infos) and len(names) == len(devices) == 1:
         return members
     if asked is None:
@@ -585,7 +595,8 @@ def _in_the_graph(members: Members, target: Backend, request: Request | None) ->
 
 def _of_the_dtype_asked_for(members: Members, request: Request | None) -> Members:
     """The members, converted one by one to the request's dtype if no dtype has all values."""
-    asked = request and (request.out.dtype if request.out is not None else request.dtype)
+    says = _says_what_is_made(request)
+    asked = None if says is None else says.dtype
     names = {info.dtype for info in members.infos}
     if (
         request is None
@@ -607,35 +618,43 @@ def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, 
     """
     infos, asked = members.infos, members.asked
     dtype = asked.dtype if asked is not None else None
-    if dtype is None:
-        if members.which is None:
-            dtype = infos[0].dtype
-        else:
-            dtype = _common_dtype(infos, target)
-    if target is None or members.places is not None:
-        owner = None
-    else:
+    if dtype is None and members.which is None:
+        dtype = infos[0].dtype
+    elif dtype is None:
+        dtype = _common_dtype(infos, target)
+    owner = None
+    if target is not None and members.places is None:
         owner = _stacker(members, target)
-    if members.places is not None:
-        kind = "padded"
-    elif len(members.shape) - len(infos[0].shape) > 1:
-        kind = "rows"
-    else:
-        alike = owner is not None and not _become_tensors_of(owner, asked)
-        alike = alike or (asked is None and members.take_the_same_steps)
-        kind = "stack" if alike else "rows"
+    kind = _kind_of_stack(members, owner)
     requires_grad = any(info.requires_grad for info in infos)
-    if owner is not None:
-        requires_grad = requires_grad and owner.capabilities.gradients.records
-    return owner, _info(
-        "python" if owner is None else owner.name,
-        members.shape,
-        dtype,
-        HOST if owner is None else (asked and asked.device) or infos[0].device,
-        requires_grad,
-        kind,
-        None if owner is None else _abstract_of(infos, owner),
-    )
+    if owner is None:
+        info = _info("python", members.shape, dtype, HOST, requires_grad, kind, None)
+        return None, info
+    device = infos[0].device
+    if asked is not None and asked.device is not None:
+        device = asked.device
+    requires_grad = requires_grad and owner.capabilities.gradients.records
+    abstract = _abstract_of(infos, owner)
+    info = _info(owner.name, members.shape, dtype, device, requires_grad, kind, abstract)
+    return owner, info
+
+
+def _kind_of_stack(members: Members, owner: Backend | None) -> str:
+    """Whether they are padded, joined in one call (a stack), or one after the other (rows).
+
+    Args:
+        members: The members.
+        owner: The framework that stacks them; ``None`` for NumPy.
+    """
+    if members.places is not None:
+        return "padded"
+    if len(members.shape) - len(members.infos[0].shape) > 1:
+        return "rows"
+    if owner is not None and not _become_tensors_of(owner, members.asked):
+        return "stack"
+    if members.asked is None and members.take_the_same_steps:
+        return "stack"
+    return "rows"
 
 
 def _abstract_of(infos: Sequence[TensorInfo], owner: Backend) -> str | None:

@@ -70,6 +70,8 @@ class Node(NamedTuple):
         stack: Makes one container for so many samples from stacked values; ``None``: as `rebuild`
             does.
         no_batch: Why it cannot be stacked, and a hint; ``None`` if it can.
+        held: Gives the values of each of some objects of its type by key, in one pass; ``None`` if
+            one may be otherwise than it.
     """
 
     entries: Sequence[str]
@@ -79,6 +81,7 @@ class Node(NamedTuple):
     registered: Any = None
     stack: Callable[[Sequence[Any], int], Any] | None = None
     no_batch: tuple[str, str | Hint] | None = None
+    held: Callable[[Sequence[Any]], list[dict[Any, Any]] | None] | None = None
 
 
 def as_dict(held: Mapping[Any, Any]) -> Node:

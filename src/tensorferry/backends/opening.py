@@ -1,18 +1,29 @@
-"""Open columns and tables: descriptions for the planner, and objects that the first step takes."""
+"""Open columns and tables: descriptions for the planner, and objects that the first step takes.
+
+`dates_of`: arrays of dates, which are opened as columns too, of NumPy and of libraries with its
+dtypes.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from .. import hints
 from ..columns.column import SEVERAL_CHUNKS, ColumnCode, Ragged, Refused
+from ..columns.dates import dates_in
 from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
 from ..core.dtypes import find
 from ..core.info import ANY_ADDRESS, TensorInfo
 from ..core.kinds import APART, BIT_PACKED, PLAIN, Kind, kind_with
 from ..core.layout import compact_strides
 from ..core.named_tuple import NamedTuple
+from ..errors import UnsupportedTypeError
+from ..hints import Hint
 from ..host import memory
+from ..host.masked import has_masked
 from ..host.numpy_dtypes import of_numpy
 
 if TYPE_CHECKING:
@@ -22,7 +33,6 @@ if TYPE_CHECKING:
     from ..columns.frames import Frame
     from ..core.labels import Labels
     from ..core.request import Request
-    from ..hints import Hint
     from ..typing import Array
     from .base import Backend
 
@@ -33,6 +43,7 @@ __all__ = [
     "Later",
     "Table",
     "TableContents",
+    "dates_of",
     "open_column",
     "open_gathered",
     "open_table",
@@ -319,3 +330,20 @@ def over(
         memory_map=memory.is_mapped(array),
         kind=kind,
     )
+
+
+def dates_of(x: Any, asked: str | None) -> TableContents:
+    """Dates as a column. They become integers if `asked` is an integer dtype.
+
+    Raises:
+        UnsupportedTypeError: It has masked elements.
+    """
+    array = np.asanyarray(x)
+    if has_masked(array):
+        raise UnsupportedTypeError(
+            f"This {type(x).__name__} is values and a mask, and its mask would be lost.",
+            Hint(hints.code("x.filled(0)"), ", or another value"),
+        )
+    array = np.asarray(array)
+    found = dates_in(array.reshape(1) if array.ndim == 0 else array, asked)
+    return TableContents(type(x).__name__, None, found, is_one=array.ndim == 0)

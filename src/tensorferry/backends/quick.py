@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ..core.places import places_by
+from ..core.signature import places_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -149,6 +149,14 @@ class Quick(Generic[Owner]):
             return None
         (signature,) = found
         return signature
+
+    def likeness_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        """What tensors of one type have in common, in host memory, whatever their shapes are.
+
+        It has all that the steps depend on of tensors that are padded and joined; each has a
+        ``shape``. ``None`` means that each must be described.
+        """
+        return None
 
     def join(self, tensors: Sequence[Any]) -> Array | None:
         """A new compact array with the values of tensors of one dtype and of equal shapes.

@@ -476,12 +476,9 @@ _OWNED_BY_NO_BACKEND = frozenset({*sys.stdlib_module_names, "__main__"})
 
 
 def _find_backend(x: object) -> Backend:
-    # Here, because tensors are found without it.
-    from .no_tensor import full_name, refusal_to_convert
-
     kind = type(x)
     if isinstance(x, type):
-        raise refusal_to_convert(x)
+        raise _no_tensor(x)
     try:
         owner = _owner(kind)
     except UnsupportedTypeError:
@@ -502,10 +499,18 @@ def _find_backend(x: object) -> Backend:
         {*modules, *(_by_module[module].name for module in modules if module in _by_module)}
     )
     if broken is not None:
+        from .no_tensor import full_name  # here, because only an error needs it
+
         raise UnsupportedTypeError(
             f"An object of type {full_name(kind)} is not a tensor. {broken.message}", broken.advice
         )
-    raise refusal_to_convert(x)
+    raise _no_tensor(x)
+
+
+def _no_tensor(x: object) -> UnsupportedTypeError:
+    from .no_tensor import refusal_to_convert  # here, because only an error needs it
+
+    return refusal_to_convert(x)
 
 
 def caller(function: str, target: str) -> Caller:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["join", "join_as_arrays", "shape_of", "signature"]
+__all__ = ["join", "join_as_arrays", "likeness", "shape_of", "signature"]
 
 
 def signature(tensors: Sequence[Any]) -> Hashable | None:
@@ -27,6 +27,17 @@ def signature(tensors: Sequence[Any]) -> Hashable | None:
     kind = type(tensors[0])
     owner = BY_TYPE.get(kind)
     found = None if owner is None else owner.quick.signature_together(tensors)
+    return None if found is None else (kind, found)
+
+
+def likeness(tensors: Sequence[Any]) -> Hashable | None:
+    """What tensors have in common that become one after padding: see `Quick.likeness_together`.
+
+    ``None`` if they must be described, or if the first one is of a type that was never converted.
+    """
+    kind = type(tensors[0])
+    owner = BY_TYPE.get(kind)
+    found = None if owner is None else owner.quick.likeness_together(tensors)
     return None if found is None else (kind, found)
 
 

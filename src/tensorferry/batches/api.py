@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from struct import pack, unpack
+from marshal import dumps, loads
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import hints
-from ..backends import registry, tracers
+from ..backends import registry
 from ..core.leaf_dtypes import rule_of
 from ..errors import ConversionError, UnsupportedTypeError, an
-from ..execution import recipes
+from ..execution import recipes, run
 from ..execution.calls import by_name
 from ..execution.target import follow_quickly
 from ..hints import Hint
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from ..trees.api import Asked
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
-    from .collate import Collation
     from .plans import BatchPlan
     from .program import BatchPrograms
 
@@ -120,16 +119,8 @@ def collate(
 
     .. versionadded:: 0.1
     """
-    is_ordinary = nulls is None and not options and type(leaves) is str
-    if is_ordinary and type(samples) is list and samples:
-        result = _by_program(
-            samples, like, pad, dtype, to, device, casting, grad, leaves, unknown,
-            pad_to_multiple_of, padding_side, mask, lengths,
-        )  # fmt: skip
-        if result is not NotImplemented:
-            return result
     asked = (to, like, dtype, device, None, casting, grad, options)
-    padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
+    padding = (pad, pad_to_multiple_of, padding_side, mask, lengths)
     return call_for(collate, asked, _stack, samples, asked, leaves, unknown, padding, nulls)
 
 
@@ -181,7 +172,7 @@ def explain_collate(
     .. versionadded:: 0.1
     """
     asked = (to, like, dtype, device, None, casting, grad, options)
-    padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
+    padding = (pad, pad_to_multiple_of, padding_side, mask, lengths)
     return call_for(  # type: ignore[no-any-return]
         explain_collate, asked, _explain, samples, asked, leaves, unknown, padding, nulls
     )
@@ -190,156 +181,111 @@ def explain_collate(
 # -- what they do, out of any tracer's sight -------------------------------------------------------
 
 
-@tracers.untraced
-def _by_program(samples: list[Any], like: Any, pad: Any, dtype: Any, *asked: Any) -> Any:
-    """Make a batch by a program, for the arguments of `_programs`.
-
-    `NotImplemented`: there is none for the samples, or the arguments are unusual, or one of them is
-    refused. It is the matter of what does it at length.
-    """
-    if tracers.not_imported != () and tracers.may_be_active():
-        return NotImplemented
-    try:
-        followed = None
-        if like is not None:
-            followed = follow_quickly(like)
-            if followed is None:
-                return NotImplemented
-        if isinstance(dtype, Mapping):
-            dtype = rule_of(dtype)
-        if pad is not None:
-            pad = _key_of_pad(pad)
-        programs = _programs(followed, pad, dtype, *asked)
-    except (ConversionError, TypeError, ValueError):
-        return NotImplemented
-    if programs is None:
-        return NotImplemented
-    return programs.collate(samples)
+def _stack(
+    samples: Iterable[Any],
+    asked: Asked,
+    leaves: Any,
+    unknown: str,
+    padding: tuple[Any, ...],
+    nulls: object,
+) -> Any:
+    if type(samples) is not list:
+        _refuse_one_value(samples)
+    return _find(asked, leaves, unknown, padding, nulls).open([*samples]).stack()
 
 
-def _key_of_pad(pad: Any) -> Any:
-    """``pad=`` as a key: by the types of numbers too, and the bits of floats.
+def _explain(samples: Iterable[Any], *asked: Any) -> BatchPlan:
+    from ..columns.interface import leaving_streams
 
-    Raises:
-        TypeError: It has another number, or is none.
-    """
-    if isinstance(pad, Mapping):
-        return tuple([(type(name), name, _key_of_pad(each)) for name, each in pad.items()])
-    if type(pad) not in (int, float, bool):
-        raise TypeError
-    if type(pad) is float:
-        return float, pack("d", pad)
-    return type(pad), pad
+    if type(samples) is not list:
+        _refuse_one_value(samples)
+    with leaving_streams():
+        return _find(*asked).open([*samples], run.prepare_unread).plan()
 
 
-def _pad_of_key(key: Any) -> Any:
-    if type(key[0]) is tuple:
-        return {name: _pad_of_key(each) for _, name, each in key}
-    if key[0] is float:
-        return unpack("d", key[1])[0]
-    return key[1]
+def _find(
+    asked: Asked, leaves: Any, unknown: str, padding: tuple[Any, ...], nulls: object
+) -> BatchPrograms:
+    """The programs of a call: those of earlier ones, if its keywords can be compared."""
+    to, like, dtype, device, _, casting, grad, options = asked
+    goal: Any = to
+    if nulls is None and type(leaves) is str and not options:
+        try:
+            if like is not None:
+                goal = None if to is not None else follow_quickly(like)
+            if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
+                dtype = rule_of(dtype)
+            pad, *others = padding
+            if pad is not None:
+                pad = dumps(pad, 2)  # by the types of numbers too, and the bits of floats
+            found = _programs(goal, dtype, device, casting, grad, leaves, unknown, pad, *others)
+            if found is not None:
+                return found
+        except (ConversionError, TypeError, ValueError):
+            pass  # an error is raised below
+    return _new_programs(asked, leaves, unknown, padding, nulls)
+
+
+def _new_programs(
+    asked: Asked, leaves: Any, unknown: str, padding: tuple[Any, ...], nulls: object
+) -> BatchPrograms:
+    from .padding import Padding
+    from .program import BatchPrograms
+
+    rule = leaf_rule(leaves, unknown=unknown)
+    if nulls is not None:
+        from ..execution.column_keywords import validate
+
+        validate(nulls)
+    _, _, dtype, _, _, casting, _, _ = asked
+    targets = targets_of(asked, leaves)
+    return BatchPrograms(targets, rule, Padding(*padding), nulls, dtype=dtype, casting=casting)
 
 
 @lru_cache(maxsize=256, typed=True)
 def _programs(
-    followed: tuple[str, str | None, str | None] | None,
-    pad: Any,
+    goal: To | tuple[str, str | None, str | None] | None,
     dtype: object,
-    to: To | None,
     device: object,
     casting: str | None,
     grad: str,
     leaves: Leaves,
     unknown: str,
-    multiple: int | None,
-    side: str,
-    mask: bool,
-    lengths: bool,
+    pad: bytes | None,
+    *padding: Any,
 ) -> BatchPrograms | None:
-    """The programs for keywords of `collate`; ``None`` if they have none.
+    """The programs for keywords of `collate`; ``None`` if they have none that can be kept.
 
     Args:
-        followed: The framework, dtype and device of the tensor in ``like=``.
-        pad: What `_key_of_pad` gives.
+        goal: ``to``; or the framework, dtype and device of the tensor in ``like=``, if they are
+            known at sight.
         dtype: This and the others are as for `collate`; a mapping as a rule.
-        to: See there.
         device: See there.
         casting: See there.
         grad: See there.
         leaves: See there.
         unknown: See there.
-        multiple: See there.
-        side: See there.
-        mask: See there.
-        lengths: See there.
+        pad: See there; as `marshal` writes it.
+        *padding: The other keywords about padding.
 
     Raises:
         ConversionError, TypeError, ValueError: A keyword has a value that it does not take.
     """
     # Here, because `import tensorferry` needs none of them.
-    from .padding import NOT_PADDED, Padding
+    from .padding import Padding
     from .program import BatchPrograms
 
-    asked = _padding(pad and _pad_of_key(pad), multiple, side, mask, lengths)
-    padding = NOT_PADDED
-    if asked is not None:
-        padding = Padding(**asked)
-    goal: Any = followed if to is None else to
-    if goal is None or (to is not None and followed is not None):
+    if goal is None:
         return None
     targets = targets_followed(goal, dtype, device, None, casting, grad)
     if targets is None:
         return None
-    return BatchPrograms(targets, leaf_rule(leaves, unknown=unknown), padding)
+    rule = leaf_rule(leaves, unknown=unknown)
+    asked = Padding(pad and loads(pad), *padding)  # noqa: S302 - it was written above
+    return BatchPrograms(targets, rule, asked, dtype=dtype, casting=casting)
 
 
 recipes.on_forget.append(_programs.cache_clear)
-
-
-def _padding(
-    pad: object, multiple: int | None, side: str, mask: bool, lengths: bool
-) -> dict[str, Any] | None:
-    """The keywords about padding; ``None`` if none was given."""
-    if pad is None and multiple is None and side == "right" and not mask and not lengths:
-        return None
-    return {"pad": pad, "multiple": multiple, "side": side, "mask": mask, "lengths": lengths}
-
-
-def _stack(*asked: Any) -> Any:
-    return _batch(*asked, looks=False).stack()
-
-
-def _explain(*asked: Any) -> BatchPlan:
-    from ..columns.interface import leaving_streams
-
-    with leaving_streams():
-        return _batch(*asked, looks=True).plan()
-
-
-def _batch(
-    samples: Iterable[Any],
-    asked: Asked,
-    leaves: Any,
-    unknown: str,
-    padding: dict[str, Any] | None,
-    nulls: object,
-    *,
-    looks: bool,
-) -> Collation:
-    from .collate import Collation
-
-    if type(samples) is not list:
-        _refuse_one_value(samples)
-    rule, of_columns = leaf_rule(leaves, unknown=unknown), None
-    if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
-        if nulls is not None:
-            from ..execution.column_keywords import validate
-
-            validate(nulls)
-        of_columns = {"dtype": asked[2], "casting": asked[5], "nulls": nulls}
-    return Collation(
-        list(samples), targets_of(asked, leaves), rule, padding, of_columns, looks=looks
-    )
 
 
 def _refuse_one_value(samples: object) -> None:

@@ -72,7 +72,7 @@ class Padding:
     """
 
     def __init__(
-        self, pad: object, multiple: int | None, side: str, *, mask: bool, lengths: bool
+        self, pad: object, multiple: int | None, side: str, mask: bool, lengths: bool
     ) -> None:
         validate_word("padding_side", side, ("right", "left"))
         for keyword, on in (("mask", mask), ("lengths", lengths)):
@@ -136,18 +136,18 @@ class Padding:
         Raises:
             ShapeError: The numbers of axes differ.
         """
-        different = set(shapes)
-        few, many = min(different, key=len), max(different, key=len)
-        if len(few) != len(many):
+        if len(set(map(len, shapes))) > 1:
+            few, many = min(shapes, key=len), max(shapes, key=len)
             raise ShapeError(
                 f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
                 f"{tuple(few)}, {tuple(many)}.",
                 APART,
             )
-        if not many:
+        axes = [*zip(*shapes, strict=True)]
+        if not axes:
             return None
-        most, least = (tuple(map(each, zip(*different, strict=True))) for each in (max, min))
-        return PaddedShapes(shapes, *self._whole_of(most, least), self.left)
+        whole = self._whole_of(tuple(map(max, axes)), tuple(map(min, axes)))
+        return PaddedShapes(shapes, *whole, self.left)
 
     def _whole_of(self, most: Shape, least: Shape) -> tuple[Shape, int]:
         """The shape of each padded leaf, and the axis for `multiple` and `side`."""
@@ -203,7 +203,7 @@ def _positive(multiple: int) -> int:
     return found
 
 
-NOT_PADDED = Padding(None, None, "right", mask=False, lengths=False)
+NOT_PADDED = Padding(None, None, "right", False, False)
 
 # -- how far ---------------------------------------------------------------------------------------
 
@@ -249,28 +249,31 @@ class PaddedShapes(NamedTuple):
     @property
     def mask(self) -> Array:
         """For each leaf, a mask of that axis that is true where it has data."""
-        length, lengths = self.whole[self.axis], self.lengths[:, np.newaxis]
-        places = np.arange(length)
-        if self.left:
-            return _compact(places >= length - lengths)
-        return _compact(places < lengths)
+        return _compact(self._mask())
 
-    @property
-    def is_short(self) -> bool:
-        """Whether the leaves are rows so short that writing all at once, by a mask, is faster."""
-        return len(self.whole) == 1 and self.whole[0] <= _SHORT
+    def _mask(self) -> Array:
+        length, axis = self.whole[self.axis], self.axis
+        lengths = np.array([shape[axis] for shape in self.shapes])[:, np.newaxis]
+        if self.left:
+            return np.arange(length) >= length - lengths
+        return np.arange(length) < lengths
+
+    def where(self, *, alike: bool) -> Any:
+        """The index of each leaf's data after padding; or, of leaves that are alike, their mask.
+
+        Of short rows, it is faster to write all at once, by a mask.
+        """
+        if alike and len(self.whole) == 1 and self.whole[0] <= _SHORT:
+            return self._mask()
+        if len(self.whole) == 1:
+            length = self.whole[0]
+            return [slice(length - n, length) if self.left else slice(n) for (n,) in self.shapes]
+        return [tuple(map(self._span, range(len(shape)), shape)) for shape in self.shapes]
 
     @property
     def is_needed(self) -> bool:
         """Whether any leaf is padded."""
         return any(shape != self.whole for shape in self.shapes)
-
-    def places(self) -> list[Any]:
-        """For each leaf, the index of its data after padding."""
-        if len(self.whole) == 1:
-            length = self.whole[0]
-            return [slice(length - n, length) if self.left else slice(n) for (n,) in self.shapes]
-        return [tuple(map(self._span, range(len(shape)), shape)) for shape in self.shapes]
 
     def _span(self, axis: int, length: int) -> slice:
         whole = self.whole[axis]
@@ -340,40 +343,22 @@ def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Memb
     """
     if members.which is None:
         return None
-    pairs = [*zip(column, members.which, strict=True)]
+    pairs = [(members.infos[place], members.sources[place]) for place in members.which]
     # Also a list of empty lists, whose dtype nobody chose.
-    empty = [type(leaf) is list and 0 in members.infos[place].shape for leaf, place in pairs]
+    empty = [type(leaf) is list and 0 in pairs[at][0].shape for at, leaf in enumerate(column)]
     if all(empty):
         empty = [not leaf for leaf in column]
     if not any(empty):
         return None
-    known = sorted(
-        {place for (_, place), is_empty in zip(pairs, empty, strict=True) if not is_empty}
-    )
-    infos = [members.infos[place] for place in known]
-    sources = [members.sources[place] for place in known]
-    if not known:
-        infos, sources = (
-            [run.described(value)],
-            [registry.backend_of(value)],
-        )
+    tensors, left = [*column], [pair for pair, on in zip(pairs, empty, strict=True) if not on]
     # With the description of the first of the others, so that it does not change the dtype.
-    first, rank = infos[0], len(infos[0].shape) if known else 1
-    tensors = [*column]
-    which = [
-        0 if is_empty else known.index(place)
-        for (_, place), is_empty in zip(pairs, empty, strict=True)
-    ]
-    for index, (leaf, place) in enumerate(pairs):
-        if not empty[index]:
-            continue
-        if leaf:
-            shape = members.infos[place].shape
-        else:
-            shape = (0,) * rank
-        info = first._replace(shape=shape, strides=(0,) * len(shape))
-        if info not in infos:
-            infos.append(info)
-            sources.append(sources[0])
-        tensors[index], which[index] = np.empty(shape, np.bool_), infos.index(info)
-    return members._replace(tensors=tensors, infos=infos, sources=sources, which=which)
+    first, source = (*left, (run.described(value), registry.backend_of(value)))[0]
+    rank = len(first.shape) if left else 1
+    for index in [index for index, on in enumerate(empty) if on]:
+        shape = pairs[index][0].shape if column[index] else (0,) * rank
+        pairs[index] = first._replace(shape=shape, strides=(0,) * len(shape)), source
+        tensors[index] = np.empty(shape, np.bool_)
+    sources = dict(pairs)
+    infos = [*sources]
+    which = [infos.index(info) for info, _ in pairs]
+    return members._replace(tensors=tensors, infos=infos, sources=[*sources.values()], which=which)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..core.layout import size_text
 from ..core.named_tuple import NamedTuple
-from ..core.sizes import size_text
 from ..trees.plans import SHOWN, PlansOfLeaves
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..planning.plan import Plan
     from ..trees.plans import KeptLeaf
 
 
-__all__ = ["BatchPlan", "StackedLeaf"]
+__all__ = ["BatchPlan", "StackedLeaf", "why_kept"]
 
 
 class StackedLeaf(NamedTuple):
@@ -110,3 +112,13 @@ class BatchPlan(PlansOfLeaves):
             samples = f"{self.samples} samples"
         kept = f", {len(self.kept)} kept" if self.kept else ""
         return f"{many} of {samples}{kept}: {size_text(self.bytes_copied)} copied"
+
+
+def why_kept(kept: Any, column: Sequence[Any]) -> str:
+    """What becomes of a leaf that is not a tensor, and why."""
+    if kept is None:
+        return "None in all samples: stays None"
+    from ..trees.tables import class_name  # here, because most batches have tensors only
+
+    kinds = sorted(set(map(class_name, column)))
+    return f"a list of {len(column)}: {' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} no number or tensor"

@@ -17,16 +17,18 @@ from ..core.info import MANY, TensorInfo
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
+from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution import run
 from ..execution.recipes import conversion_of
 from ..hints import Hint
-from ..host.numpy_dtypes import of_numpy
+from ..host.numpy_dtypes import has_dates, of_numpy
 from ..planning import rules
 from ..sequences import numbers
 from ..sequences.columns import Wanted, read_lists, read_numbers, read_scalars
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
+from ..trees.containers import PLAIN
+from ..trees.failures import refuse_unknown_name
 from .padding import APART, PaddedRows, common_dtype, filling, without_nothing
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ PYTHON = "python"
 _NUMBERS = (*PYTHON_NUMBERS, np.generic)
 _READ = PYTHON_NUMBERS | {list}
 """The types of leaves whose columns are read at once."""
+_NEVER_DATES = PLAIN | {list}
+"""Types of leaves that are never columns of dates, whatever they hold."""
 _WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
@@ -89,16 +93,15 @@ def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | No
     typed: dict[str, int] = {}
     weak: dict[str, int] = {}
     for number, leaf in enumerate(column):
-        if type(leaf) is list or isinstance(leaf, _NUMBERS):
-            if type(leaf) is not list or leaf:
-                found = _dtypes_in(leaf)
-            else:
-                found = set()
-        elif members is None or members.which is None:
-            found = set()
+        if type(leaf) is list:
+            found = set(map(_dtype_of_type, element_types(leaf) if leaf else ()))
+        elif isinstance(leaf, _NUMBERS):
+            found = {_dtype_of_type(type(leaf))}
         else:
-            found = {_dtype_of(members, members.which[number])}
-        for name, is_weak in found:
+            found = set()
+            if members is not None and members.which is not None:
+                found = {_dtype_of(members.infos[members.which[number]])}
+        for name, is_weak in filter(None, found):
             (weak if is_weak else typed).setdefault(name, number)
     floats = {name for name in typed if _kind(name) in ("float", "complex")}
     ranks = {name: _rank(_kind(name)) for name in (*typed, *weak)}
@@ -118,15 +121,6 @@ def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | No
     return NumberKinds(kind, floating, where, differ, bool(typed and weak))
 
 
-def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:
-    """A leaf's dtypes; for each, whether of Python numbers, whose dtype the target chooses."""
-    if type(leaf) is list:
-        types = element_types(leaf)
-    else:
-        types = {type(leaf)}
-    return {found for kind in types if (found := _dtype_of_type(kind)) is not None}
-
-
 def _dtype_of_type(kind: type) -> tuple[str, bool] | None:
     """The dtype of a type of numbers, and whether it is Python's; ``None`` if it does not tell."""
     if not issubclass(kind, np.generic):
@@ -135,8 +129,7 @@ def _dtype_of_type(kind: type) -> tuple[str, bool] | None:
     return None if name is None else (name, False)
 
 
-def _dtype_of(members: Members, place: int) -> tuple[str, bool]:
-    info = members.infos[place]
+def _dtype_of(info: TensorInfo) -> tuple[str, bool]:
     if info.weak_dtype is None:
         return info.dtype, False
     kind = _kind(info.dtype)
@@ -238,6 +231,9 @@ class Columns(NamedTuple):
         Raises:
             ConversionError: It cannot be stacked or converted.
         """
+        if self.targets.decides_by_leaf:
+            column = self._read_as_asked(index, column, kinds)
+            kinds = numbers.types_in(column)
         try:
             if self._is_stacked(index, column, kinds):
                 return self._tensor(index, column, kinds)
@@ -247,11 +243,51 @@ class Columns(NamedTuple):
             return ColumnPlan(None, column)
         return ColumnPlan(None, None if all(each is None for each in column) else column)
 
+    def refuse_unknown_names(self, columns: list[list[Any]]) -> None:
+        """Raise if a mapping in ``dtype=`` or ``pad=`` has a name that no tensor has.
+
+        Raises:
+            UnsupportedTypeError: It has.
+        """
+        names = [*map(self.name, range(len(columns)))]
+        tensors = [name for index, name in enumerate(names) if self._has_tensors(index, columns)]
+
+        def why_no_tensor(name: str) -> tuple[str, str] | None:
+            from ..trees.tables import why_no_tensor as why  # here, because only an error needs it
+
+            return why(columns[names.index(name)][0] if name in names else None)
+
+        rule = self.targets.rule
+        refuse_unknown_name("dtype", rule.names, tensors, why_no_tensor, rule.without_names)
+        refuse_unknown_name("pad", self.padding.by_name, tensors, why_no_tensor)
+
+    def _has_tensors(self, index: int, columns: list[list[Any]]) -> bool:
+        column = columns[index]
+        try:
+            if self.targets.decides_by_leaf:
+                column = self._read_as_asked(index, column, numbers.types_in(column))
+            return any(map(self.rule.takes, column))
+        except ConversionError:
+            return True  # the error is raised when it is planned, with its path
+
+    def _read_as_asked(self, index: int, column: list[Any], kinds: set[type]) -> list[Any]:
+        """Columns of tables, and dates, read as their dtype in ``dtype=``."""
+        others = kinds - _NEVER_DATES
+        if not others:
+            return column
+        from ..trees.tables import may_be_column, read_as_asked
+
+        if not any(map(may_be_column, others)) and not any(map(has_dates, column)):
+            return column
+        casting = self.targets.of(partial(self.path, index)).request.casting
+        name = self.name(index)
+        return [read_as_asked(leaf, self.targets.rule, name, casting) for leaf in column]
+
     def _tensor(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
         conversion = self.targets.of(partial(self.path, index))
-        target, request = registry.ready(conversion.target.name), conversion.request
+        target = registry.ready(conversion.target.name)
         if conversion.quick is not target.quick:  # the target has been loaded meanwhile
-            conversion = conversion_of(target, request)
+            conversion = conversion_of(target, conversion.request)
         if self.padding.on:
             value = self._value_of(index, column)
         else:
@@ -264,17 +300,22 @@ class Columns(NamedTuple):
             if found is not None:
                 return found
         _refuse_other_categories(column)
-        if value is None and _are_numbers(types):
-            members = None
-        else:
+        are_numbers, members = _are_numbers(types), None
+        if value is not None or not are_numbers:
             members = look_at(column, (len(column),), run.opening_for())
         kinds = kinds_in(column, members)
+        extent, is_padded = None, False
         if value is not None and members is not None:
-            padded = self._padded(index, column, types, members, kinds, value, target, request)
-            if padded is not None:
-                return padded
-            members = None if _are_numbers(types) else members
-        return ColumnPlan(self._stacked(index, column, members, kinds, target, request))
+            full = without_nothing(column, members, value)
+            members = members if full is None else full
+            extent = self.padding.extent_of(members.shapes)
+            is_padded = extent is not None and (extent.is_needed or full is not None)
+        if is_padded and members is not None and extent is not None:
+            prepared = self._padded(index, members, kinds, value, conversion, extent)
+        else:
+            members = None if are_numbers else members
+            prepared = self._stacked(index, column, members, kinds, conversion)
+        return ColumnPlan(prepared, None, extent)
 
     def _numbers(self, index: int, column: list[Any], conversion: Conversion) -> ColumnPlan | None:
         """The plan of a column of numbers of one kind, which are read; ``None`` for others."""
@@ -324,28 +365,38 @@ class Columns(NamedTuple):
         if not is_needed and lengths[0] != lengths[1]:
             self._refuse_unequal(index, column)
             return None
-        fill = _Fill(self, index, value, conversion) if is_needed else None
-        read = read_lists(column, layout, _as_it_is if fill is None else fill)
+        padded: list[Any] = []
+
+        def wanted(exact: Exact) -> Wanted:
+            """What the numbers become; dtype and conversion of all are put into `padded`."""
+            if not is_needed:
+                return Wanted(exact.dtype)
+            decide, info = self.decider(index, conversion), _info_of(exact)
+            chosen = conversion if decide is None else decide(info)
+            dtype, check, whole = _padded_as(chosen, exact, chosen.environment())
+            padded[:] = dtype, whole
+            return Wanted(dtype, check, self.filling(index, value, dtype, chosen.request, (info,)))
+
+        read = read_lists(column, layout, wanted)
         if read is None:
             return None
-        if value is None:
-            return self._of_read(index, read.array, read.exact, conversion)
-        extent = PaddedRows(layout.whole, is_needed, read.mask, read.lengths)
-        if fill is None:
+        extent = None
+        if value is not None:
+            extent = PaddedRows(layout.whole, is_needed, read.mask, read.lengths)
+        if not is_needed:
             return self._of_read(index, read.array, read.exact, conversion, extent)
-        shape = (len(column), *layout.whole)
-        info = _info_of_array(fill.dtype)
+        dtype, whole = padded
         joined = Members(
             column,
-            (info,),
+            (_info_of_array(dtype),),
             (registry.backend_named(PYTHON),),
             None,
-            shape,
+            (len(column), *layout.whole),
             places=(),
             joined=read.array,
             code=self.padding.code(value),
         )
-        return ColumnPlan(None, None, extent, joined, fill.conversion)
+        return ColumnPlan(None, None, extent, joined, whole)
 
     def marks_of(self, leaf: ColumnPlan) -> list[tuple[str, NewArray, Conversion]]:
         """A padded leaf's mask and lengths: each a keyword, an array, and a conversion."""
@@ -372,8 +423,7 @@ class Columns(NamedTuple):
         """
         if types <= _READ and len(types) == 1 and self.rule.chosen is None:
             return self.rule.takes(column[0])
-        one = {type(column[0]): column[0]} if len(types) == 1 else None
-        taken = self.rule.takes_each(column, one)
+        taken = self.rule.takes_each(column)
         if all(taken):
             return True
         if not any(taken):
@@ -395,8 +445,7 @@ class Columns(NamedTuple):
         column: list[Any],
         members: Members | None,
         kinds: NumberKinds | None,
-        target: Backend,
-        request: Request,
+        conversion: Conversion,
     ) -> Prepared:
         """The conversion of a column whose leaves have the same shape.
 
@@ -404,34 +453,45 @@ class Columns(NamedTuple):
             ShapeError: The shapes differ.
             LossyCastError: There are integers and floats.
         """
-        conversion = conversion_of(target, request)
-        decide = self.decider(index, conversion)
         apart = kinds is not None and (kinds.differ or kinds.numbers_among_tensors)
-        if members is None and not apart:
-            try:
-                return self.prepare(column, conversion, None, decide)
-            except ShapeError as error:
-                if type(column[0]) is list:
-                    look_at(
-                        column, (len(column),), run.opening_for()
-                    )  # raises if the rows within one sample have unequal lengths
-                raise self._ragged(index, error.message, column) from error
-        if members is None:
-            members = look_at(column, (len(column),), run.opening_for())
-        if decide is not None:
-            request, decide = _decided(decide, members).request, None
-        if kinds is not None and kinds.differ:
-            self._refuse_mixture(index, kinds, request, target)
-            members = members._replace(asked=_asked(request, request.dtype))
-        elif apart:
-            members = members._replace(
-                asked=_asked(request, common_dtype(members.infos, target, request))
-            )
         try:
+            if members is None and not apart:
+                decide = self.decider(index, conversion)
+                return self.prepare(column, conversion, None, decide)
+            if members is None:
+                members = look_at(column, (len(column),), run.opening_for())
+            target, request = self._decided(index, members, kinds, conversion)
+            if apart:
+                common = kinds is not None and not kinds.differ
+                dtype = common_dtype(members.infos, target, request) if common else request.dtype
+                members = members._replace(asked=_asked(request, dtype))
             members = members.stacked((len(column),))
         except ShapeError as error:
+            if members is None and type(column[0]) is list:
+                # It raises if the rows within one sample have unequal lengths.
+                look_at(column, (len(column),), run.opening_for())
             raise self._ragged(index, error.message, column) from error
         return self.prepare(members, conversion_of(target, request))
+
+    def _decided(
+        self, index: int, members: Members, kinds: NumberKinds | None, conversion: Conversion
+    ) -> tuple[Backend, Request]:
+        """The target and the request of a column, by the dtype that its leaves have together.
+
+        Raises:
+            LossyCastError: There are integers and floats.
+        """
+        target, request = conversion.target, conversion.request
+        decide = self.decider(index, conversion)
+        if decide is not None:
+            first = members.infos[0]
+            are_numbers = all(info.weak_dtype is not None for info in members.infos)
+            weak = first.weak_dtype if are_numbers else None
+            info = first._replace(dtype=dtype_together(members.infos), weak_dtype=weak)
+            request = decide(info).request
+        if kinds is not None and kinds.differ:
+            self._refuse_mixture(index, kinds, request, target)
+        return target, request
 
     def _refuse_unequal(self, index: int, column: list[Any]) -> None:
         """Raise for lists of numbers of one kind that have unequal lengths.
@@ -543,48 +603,26 @@ class Columns(NamedTuple):
     def _padded(
         self,
         index: int,
-        column: list[Any],
-        types: set[type],
         members: Members,
         kinds: NumberKinds | None,
         value: Any,
-        target: Backend,
-        request: Request,
-    ) -> ColumnPlan | None:
-        """What becomes of a column that `pad=` names; ``None`` if its leaves have no axes."""
-        full = without_nothing(column, members, value)
-        members, has_nothing = (members, False) if full is None else (full, True)
-        shapes = members.shapes
-        extent = self.padding.extent_of(shapes)
-        if extent is None:
-            return None
-        if not (extent.is_needed or has_nothing):
-            if _are_numbers(types):
-                members_or_numbers = None
-            else:
-                members_or_numbers = members
-            prepared = self._stacked(index, column, members_or_numbers, kinds, target, request)
-        else:
-            decide = self.decider(index, conversion_of(target, request))
-            if decide is not None:
-                request = _decided(decide, members).request
-            if kinds is not None and kinds.differ:
-                self._refuse_mixture(index, kinds, request, target)
-            dtype = common_dtype(members.infos, target, request)
-            asked = _asked(request, dtype)
-            request = _where_they_are(members, target, request)._replace(dtype=dtype)
-            members = members._replace(
-                shape=(len(shapes), *extent.whole),
-                asked=asked,
-                places=extent.mask
-                if members.which is None and extent.is_short
-                else extent.places(),
-                value=self.filling(index, value, dtype, request, members.infos),
-                lengths=[shape[0] for shape in shapes],
-                code=self.padding.code(value),
-            )
-            prepared = self.prepare(members, conversion_of(target, request))
-        return ColumnPlan(prepared, None, extent)
+        conversion: Conversion,
+        extent: PaddedShapes,
+    ) -> Prepared:
+        """The conversion of a column that is padded."""
+        target, request = self._decided(index, members, kinds, conversion)
+        dtype = common_dtype(members.infos, target, request)
+        asked = _asked(request, dtype)
+        request = _where_they_are(members, target, request)._replace(dtype=dtype)
+        members = members._replace(
+            shape=(len(extent.shapes), *extent.whole),
+            asked=asked,
+            places=extent.where(alike=members.which is None),
+            value=self.filling(index, value, dtype, request, members.infos),
+            lengths=[shape[0] for shape in extent.shapes],
+            code=self.padding.code(value),
+        )
+        return self.prepare(members, conversion_of(target, request))
 
     def filling(
         self, index: int, value: Any, dtype: str, request: Request, infos: Sequence[TensorInfo]
@@ -610,46 +648,11 @@ class Columns(NamedTuple):
             raise LossyCastError(message, self.padding.with_number(self.name(index))) from error
 
 
-def _as_it_is(exact: Exact) -> Wanted:
-    return Wanted(exact.dtype)
-
-
 @lru_cache(maxsize=256)
 def _of_marks(conversion: Conversion) -> Conversion:
     """The conversion of masks and lengths beside a leaf with this conversion."""
     request = conversion.request._replace(dtype=dtypes.FIT, casting=None)
     return conversion_of(conversion.target, request)
-
-
-class _Fill:
-    """Decides what lists of numbers become, and with what they are padded.
-
-    Args:
-        columns: The columns.
-        index: The number of this one.
-        value: The padding number.
-        conversion: The conversion of the column, before it is decided by its dtype.
-    """
-
-    def __init__(self, columns: Columns, index: int, value: Any, conversion: Conversion) -> None:
-        self._columns = columns
-        self._index = index
-        self._value = value
-        self._given = conversion
-        self.conversion = conversion
-        """The conversion of the padded array, once it is known."""
-        self.dtype = ""
-        """The dtype of that array."""
-
-    def __call__(self, exact: Exact) -> Wanted:
-        decide, info = self._columns.decider(self._index, self._given), _info_of(exact)
-        conversion = self._given if decide is None else decide(info)
-        made = _padded_as(conversion, exact, conversion.environment())
-        self.dtype, check, self.conversion = made
-        value = self._columns.filling(
-            self._index, self._value, self.dtype, conversion.request, (info,)
-        )
-        return Wanted(self.dtype, check, value)
 
 
 @lru_cache(maxsize=256)
@@ -705,13 +708,6 @@ def _refuse_other_categories(column: list[Any]) -> None:
 def _are_numbers(types: set[type]) -> bool:
     """Whether all leaves of these types are numbers, or lists of them."""
     return all(kind in _READ or issubclass(kind, np.generic) for kind in types)
-
-
-def _decided(decide: Callable[[Any], Conversion], members: Members) -> Conversion:
-    """The conversion of a column, chosen by the dtype that its leaves have together."""
-    dtype, first = dtype_together(members.infos), members.infos[0]
-    are_numbers = all(info.weak_dtype is not None for info in members.infos)
-    return decide(first._replace(dtype=dtype, weak_dtype=first.weak_dtype if are_numbers else None))
 
 
 def _asked(request: Request, dtype: str | None) -> Request:

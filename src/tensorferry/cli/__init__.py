@@ -21,10 +21,15 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .process import end_with
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["inspect_arguments", "main"]
 
 _MISSING = """\
 tensorferry: the command line needs Typer and Rich, and {name} is not installed.
@@ -49,8 +54,7 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"tensorferry {__version__}\n")
         return 0
-    from .quick import inspect_arguments
-
+    # Without Typer, whose start takes more time and memory than a big header.
     quick = inspect_arguments(words)
     try:
         for needed in ("typer", "rich") if quick is None else ("rich",):
@@ -73,3 +77,36 @@ def _run(words: list[str]) -> int:
         bash_words(os.environ)
     app(prog_name="tensorferry")
     return 0
+
+
+def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
+    """The arguments of a plain ``inspect`` for its `run`; ``None`` for all that is left to Typer.
+
+    >>> inspect_arguments(["inspect", "a.pt", "--all"])
+    {'paths': [PosixPath('a.pt')], 'every': True, 'values': False, 'allow': [],
+    'as_json': False, 'in_process': False}
+    >>> inspect_arguments(["inspect", "--help"])
+
+    Args:
+        words: The words of the command line, after the name of the program.
+    """
+    paths: list[Path] = []
+    allow: list[str] = []
+    flags = {"--all": False, "--values": False, "--json": False, "--in-process": False}
+    left = iter(words[1:])
+    for word in left:
+        if word in flags:
+            flags[word] = True
+        elif word == "--allow":
+            name = next(left, "-")
+            if name.startswith("-"):
+                return None
+            allow.append(name)
+        elif word.startswith("-"):
+            return None
+        else:
+            paths.append(Path(word))
+    if words[:1] != ["inspect"] or not paths:
+        return None
+    given = {"paths": paths, "every": flags["--all"], "values": flags["--values"], "allow": allow}
+    return {**given, "as_json": flags["--json"], "in_process": flags["--in-process"]}

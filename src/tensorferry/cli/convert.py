@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ..core.sizes import size_text
+from ..core.layout import size_text
 from ..errors import ConversionError
 from ..files.conversion.convert import convert_files
 from .console import EXIT_INTERRUPTED, paragraph, printable

@@ -17,7 +17,7 @@ from ..backends.registry import NAMES, backend_named, backends, known, outside
 from ..core.devices import device_name
 from ..core.dtype_names import name_of
 from ..core.dtypes import CASTINGS, KEYWORDS
-from ..core.sizes import size_text
+from ..core.layout import size_text
 from ..planning.preconditions import refuse_place
 from ..planning.step import WAYS
 from .console import (

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..core.sizes import size_text
+from ..core.layout import size_text
 from ..errors import ConversionError, FileFormatError, UnsafeFileError
 from ..files.base.contents import blocks_of
 from ..files.opening.paths import asked_for, open_path

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..core.sizes import size_text
+from ..core.layout import size_text
 from ..errors import (
     ConversionError,
     ResumableError,

@@ -16,7 +16,7 @@ from rich.text import Text
 
 import tensorferry as ferry
 
-from ..core.sizes import size_text
+from ..core.layout import size_text
 from ..errors import ConversionError, LossyCastError
 from ..files.base.nesting import leaves
 from ..files.lazy import mapped_arrays
@@ -44,7 +44,9 @@ def example() -> Path | None:
     The package is not imported.
     """
     spec = find_spec(_PACKAGE)
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
+    if spec is None:
+        return None
+    for folder in spec.submodule_search_locations or ():
         for path in sorted(Path(folder).rglob("*.safetensors")):
             return path
     return None

@@ -1,11 +1,13 @@
 """What a framework declares for the planner, whether it is installed or not.
 
-It declares its abilities, and the code that a person would type for each of its verbs.
+It declares its abilities, the code that a person would type for each of its verbs, and the layouts
+over several devices that its objects ask for.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..hints import Caller, Hint
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from .capabilities import Capabilities, DeviceFacts
     from .info import TensorInfo
-    from .placement import Placement
 
 __all__ = [
     "NO_DETAILS",
@@ -25,9 +26,12 @@ __all__ = [
     "Declaration",
     "Declared",
     "Details",
+    "Placement",
+    "Snippet",
     "VerbCall",
     "caller_of",
     "code_of",
+    "snippet_of",
     "with_capabilities_frozen",
 ]
 
@@ -163,6 +167,67 @@ def code_of(declared: Declaration, call: VerbCall) -> Code:
     if isinstance(given, Code):
         return given
     return Code(given)
+
+
+class Snippet:
+    """The code of a step, made when somebody reads it: most plans are run, and nobody reads them.
+
+    >>> from tensorferry.core.declaration import Code, Snippet
+    >>> Snippet(lambda: Code("np.asarray(x)")).code
+    Code(expression='np.asarray(x)', then=(), remarks=())
+
+    Args:
+        make: Makes the code, always the same.
+    """
+
+    def __init__(self, make: Callable[[], Code]) -> None:
+        self._make = make
+
+    @cached_property
+    def code(self) -> Code:
+        """The code."""
+        return self._make()
+
+    def changed(self, change: Callable[[Code], Code]) -> Snippet:
+        """The snippet of what `change` makes of its code."""
+        return Snippet(lambda: change(self.code))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Snippet) and self.code == other.code
+
+    def __hash__(self) -> int:
+        return hash(self.code)
+
+    def __repr__(self) -> str:
+        return f"<Snippet: {self.code}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _snippet_again, (self.code,)
+
+
+def _snippet_again(code: Code) -> Snippet:
+    return Snippet(lambda: code)
+
+
+def snippet_of(declared: Declaration, call: VerbCall) -> Snippet:
+    """The snippet of a verb's call, for which the framework gives the code."""
+    return Snippet(lambda: code_of(declared, call))
+
+
+class Placement(NamedTuple):
+    """How a target lays out one tensor over several devices.
+
+    Args:
+        device: The canonical name of the device, or the kind of the devices.
+        shards: How many different parts there are; 1 if each device has the whole tensor.
+        layout: The framework's object for the layout. Two placements are compared by it.
+        lies: Whether the source has this layout already.
+    """
+
+    device: str
+    shards: int
+    layout: object
+    lies: bool = False
 
 
 class Declaration(Protocol):

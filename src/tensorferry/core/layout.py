@@ -1,4 +1,4 @@
-"""The layout of elements in memory: strides, which bytes they reach, and whether they overlap."""
+"""The layout of elements in memory: strides, the bytes they reach, overlaps; numbers of bytes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = [
     "is_compact",
     "overlaps_itself",
     "packed_strides",
+    "size_text",
     "spans",
 ]
 
@@ -142,3 +143,19 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int)
 
 _TRIES = 1 << 16
 """The most differences that are tried, which takes some tens of milliseconds."""
+
+
+def size_text(nbytes: int) -> str:
+    """A number of bytes for people: ``24 B``, ``1.5 KiB``, ``400 MiB``.
+
+    >>> size_text(24), size_text(1536), size_text(400 << 20)
+    ('24 B', '1.5 KiB', '400 MiB')
+    """
+    size = float(nbytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if size < 1024:
+            if size < 1000:
+                return f"{size:.3g} {unit}"
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:,.0f} EiB"

@@ -26,10 +26,9 @@ from .named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .declaration import Declaration
+    from .declaration import Declaration, Placement
     from .info import TensorInfo
     from .labels import Wanted
-    from .placement import Placement
 
 __all__ = [
     "COLUMN_KEYWORDS",

@@ -1,13 +1,13 @@
 """A tensor's signature: all that a plan can depend on, without exact shape, strides and address.
 
 Tensors with the same signature are converted by the same steps, so a recipe that is made for one of
-them is kept for all.
+them is kept for all. What has equal signatures is found by `places_by`.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .dtypes import find
 from .info import TensorInfo, is_many
@@ -17,7 +17,15 @@ from .named_tuple import fields_but
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-__all__ = ["COMPACT", "EMPTY", "SPREAD", "layout_of", "signature_of"]
+__all__ = [
+    "COMPACT",
+    "EMPTY",
+    "SPREAD",
+    "layout_of",
+    "one_of_each",
+    "places_by",
+    "signature_of",
+]
 
 EMPTY, COMPACT, SPREAD = "empty", "compact", "spread"
 """Layouts of memory: no elements; C order without gaps; most others without overlaps.
@@ -73,3 +81,35 @@ def signature_of(info: TensorInfo) -> Hashable:
         packed = packed_strides(info.shape, info.strides, itemsize)
         order = info.is_packed, packed == compact_strides(info.shape, itemsize)
     return (len(info.shape), layout, is_many(info), *_without_lengths(info), *order)
+
+
+# -- group what has equal signatures ---------------------------------------------------------------
+
+
+def one_of_each(values: Sequence[Any]) -> dict[type, Any]:
+    """One value of each type.
+
+    >>> one_of_each([1, 2.5, 3])
+    {<class 'int'>: 3, <class 'float'>: 2.5}
+    """
+    # Mostly all values have one type, which this finds out in a third of the time.
+    kinds = set(map(type, values))
+    if len(kinds) == 1:
+        return {kinds.pop(): values[-1]}
+    return dict(zip(map(type, values), values, strict=True))
+
+
+def places_by(facts: Sequence[Hashable]) -> dict[Any, Sequence[int]]:
+    """The positions of equal values.
+
+    >>> places_by(["a", "b", "a"]), places_by("aa")
+    ({'a': [0, 2], 'b': [1]}, {'a': range(0, 2)})
+    """
+    found: dict[Any, Any] = dict.fromkeys(facts)
+    if len(found) == 1:
+        return {next(iter(found)): range(len(facts))}
+    for each in found:
+        found[each] = []
+    for place, each in enumerate(facts):
+        found[each].append(place)
+    return found

@@ -18,7 +18,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import hints
-from ..core.sizes import size_text
+from ..core.layout import size_text
 from ..errors import DeviceError, frames_of_ours
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from .. import hints
 from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
-from ..backends.dates import dates_of
 from ..backends.lists import Members
-from ..backends.opening import TableContents
+from ..backends.opening import TableContents, dates_of
 from ..columns.column import Column, Ragged, Refused, value_in
 from ..columns.layouts import asked_of
 from ..columns.pieces import Cast, Missing, Piece
@@ -104,7 +103,7 @@ def contents_of(x: Any, dtype: str | None) -> TableContents | None:
     except UnsupportedTypeError:
         return None
     if isinstance(owner, ColumnBackend):
-        return owner.given(x, dtype)
+        return owner.contents_of(x, dtype)
     if has_dates(x):
         return dates_of(x, dtype)
     if is_masked_array(x):
@@ -137,7 +136,7 @@ def filled_info(x: Any) -> TensorInfo | None:
     owner = registry.backend_of(x)
     if not isinstance(owner, ColumnBackend):
         return None
-    contents = owner.given(x, None)
+    contents = owner.contents_of(x, None)
     found = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
     if contents.table is not None:
         values = apply_column_keywords(contents, None, nulls="mask").values
@@ -188,8 +187,9 @@ def apply_column_keywords(
         return _as_objects(
             _applied_to_list(x, None, casting, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
         )
-    name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
-    read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
+    name = _name_of_dtype(dtype)
+    read_as = asked_of(name, casting)
+    masks = isinstance(nulls, str) and nulls == "mask"
     decide = in_tree
     if like is not None and name is None:
         decide = partial(_if_of_its_kind, like)
@@ -218,17 +218,17 @@ def apply_column_keywords(
     if contents.table is not None:
         if not in_tree:
             _refuse_of_table(contents.kind, ragged=ragged, pad=pad)
+        fill_among_others = partial(fill, among_others=True)
         return (
-            x
-            if nulls is None
-            else _applied_to_table(x, contents, partial(fill, among_others=True), masks=masks)
+            x if nulls is None else _applied_to_table(x, contents, fill_among_others, masks=masks)
         )
     found = contents.found
     if isinstance(found, Ragged):
         found = found._replace(elements=fill(found.elements))
         return _apply_to_rows(contents, found, nulls, ragged, pad)
     if isinstance(found, Refused):
-        kept = x if nulls is None or (leaf and found.stays) else contents.with_found(fill(found))
+        stays = nulls is None or (leaf and found.stays)
+        kept = x if stays else contents.with_found(fill(found))
         return Masked(kept, None) if masks and not found.stays else kept
     assert found is not None  # noqa: S101 - it is a column
     if nulls is None:
@@ -238,6 +238,13 @@ def apply_column_keywords(
         return filled
     mask = _mask(found, found.rows)
     return Masked(filled, mask.reshape(()) if contents.is_one else mask)
+
+
+def _name_of_dtype(dtype: object) -> str | None:
+    """The name of the dtype in ``dtype=``; ``None`` for a rule or a mapping: they name several."""
+    if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys"):
+        return None
+    return dtype_asked(dtype)
 
 
 def _nulls_for(dtype: str, nulls: Any) -> object:

@@ -10,30 +10,32 @@ import numpy as np
 
 from ..backends import registry
 from ..core.named_tuple import NamedTuple
-from ..core.places import one_of_each, places_by
-from ..core.signature import COMPACT
+from ..core.signature import COMPACT, one_of_each, places_by
 from ..host import memory
 from ..host.numpy_dtypes import of_numpy
 from .recipes import call_of
 from .run import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
     from ..backends.columnar import ColumnBackend
     from ..core.info import TensorInfo
+    from ..typing import Array
     from .recipes import Conversion, Recipe
+    from .run import Prepared
 
     Places = Sequence[int]
 
 __all__ = [
     "AT_ONCE",
+    "FEW",
     "Arrangement",
     "Groups",
     "LeafGroup",
     "LeafPart",
     "grouped",
-    "may_share_a_byte",
+    "sharing_memory",
     "some_of",
 ]
 
@@ -41,7 +43,9 @@ AT_ONCE = 4096
 """How many tensors are handled at a time, to stay in the processor's cache between steps."""
 _MOST = 1024
 """The most signatures that are remembered."""
-_FEW = 32
+_SORTED_BY_HAND = 40
+"""Up to so many tensors, their extents are read as Python numbers."""
+FEW = 32
 """Up to so many tensors, their steps are found by the signatures of all of them together."""
 _MOST_TOGETHER = 64
 """For how many signatures of all tensors together their steps are remembered."""
@@ -73,12 +77,22 @@ class LeafGroup(NamedTuple):
     Args:
         recipe: The recipe of one of them.
         places: Their positions.
-        conversion: What they were converted for.
+        conversion: What they are converted for, if they were told by their signatures.
+        prepared: The conversion of each, if they were described.
     """
 
     recipe: Recipe
     places: Places
-    conversion: Conversion
+    conversion: Conversion | None = None
+    prepared: Sequence[Prepared] = ()
+
+    def without(self, others: Collection[int]) -> LeafGroup:
+        """The group without the tensors at some positions."""
+        left = [at for at, place in enumerate(self.places) if place not in others]
+        return self._replace(
+            places=[self.places[at] for at in left],
+            prepared=[self.prepared[at] for at in left] if self.prepared else (),
+        )
 
 
 class Arrangement(NamedTuple):
@@ -86,15 +100,16 @@ class Arrangement(NamedTuple):
 
     Args:
         groups: Those that take the same steps.
-        copied: The positions of those that are copied, and may share memory with others.
-        is_compact: Whether the tensors, and their `out`, have no gaps in memory.
         crosses: Whether some are transferred over a bus.
+        copied: The positions of those that are copied, and may share memory with others; with
+            `out`, of all.
+        is_compact: Whether the tensors, and their `out`, have no gaps in memory.
     """
 
     groups: list[LeafGroup]
-    copied: Places
-    is_compact: bool
     crosses: bool
+    copied: Places = ()
+    is_compact: bool = False
 
 
 class _Known(NamedTuple):
@@ -134,40 +149,33 @@ class Groups:
         together: dict[Hashable, Arrangement] | None = None,
         original: Callable[[Any], Any] | None = None,
     ) -> Arrangement | None:
-        """The tensors by their steps.
-
-        ``None`` if one must be described, because its signature is not enough, or if two that are
-        copied or written may share memory.
+        """The tensors by their steps; ``None`` if one must be described.
 
         Args:
-            leaves: The tensors, all different objects.
-            parts: The same by type and request.
+            leaves: The tensors, and what stands between them.
+            parts: The tensors by type and request.
             outs: For each tensor, the one that the result is written into; or ``None``.
-            together: What has been found for tensors of these parts, by the signatures of all.
+            together: What has been found for few tensors of these parts, by the signatures of all.
             original: Gives the column that an array is over, if a part has an owner.
 
         Raises:
             ConversionError: A tensor cannot be converted.
         """
-        key = None
-        if together is not None and len(leaves) <= _FEW:
-            key = _key(leaves, parts, outs)
+        key = None if together is None else _key(leaves, parts, outs)
         found = None if key is None or together is None else together.get(key)
-        if found is None:
-            found = self._arranged(leaves, parts, outs, original)
-            if found is None:
-                return None
-            # Otherwise another thread has changed a tensor meanwhile.
-            if together is not None and key is not None and key == _key(leaves, parts, outs):
-                if len(together) >= _MOST_TOGETHER:
-                    together.clear()
-                together[key] = found
-        if found.copied:
-            tensors = some_of(leaves, found.copied)
-            if outs is not None:
-                tensors = [*tensors, *outs]
-            if may_share_a_byte(tensors, compact=found.is_compact):
-                return None
+        if found is not None:
+            return found
+        found = self._arranged(leaves, parts, outs, original)
+        # Otherwise another thread has changed a tensor meanwhile.
+        if (
+            found is not None
+            and together is not None
+            and key is not None
+            and key == _key(leaves, parts, outs)
+        ):
+            if len(together) >= _MOST_TOGETHER:
+                together.clear()
+            together[key] = found
         return found
 
     def _arranged(
@@ -192,15 +200,15 @@ class Groups:
                 found[key] = LeafGroup(each.recipe, joined, each.conversion)
         groups = list(found.values())
         copied: Places = ()
-        if outs is not None:
-            copied = range(len(leaves))
-        elif not is_apart:
-            those = [group.places for group in groups if group.recipe.copies]
+        if outs is not None or not is_apart:
+            those = [group.places for group in groups if outs is not None or group.recipe.copies]
             copied = those[0] if len(those) == 1 else [*chain(*those)]
+            if len(copied) == len(leaves):
+                copied = range(len(leaves))
         if outs is None and len(copied) < 2:
             copied = ()
         crosses = any(group.recipe.transfers for group in groups)
-        return Arrangement(groups, copied, is_compact, crosses)
+        return Arrangement(groups, crosses, copied, is_compact)
 
     def _of_part(
         self,
@@ -410,28 +418,35 @@ def some_of(leaves: Sequence[Any], places: Places) -> list[Any]:
     return [leaves[place] for place in places]
 
 
-def may_share_a_byte(tensors: list[Any], *, compact: bool) -> bool:
-    """Whether two of many tensors may share a byte.
+def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
+    """The positions of those of many tensors that may share a byte with another.
 
-    The answer is also yes if it would take too long to find out.
+    They are all if it would take too long to find out.
 
     Args:
         tensors: Tensors of any frameworks, each with a signature.
         compact: Whether all signatures are compact.
     """
     if len(tensors) < 2:
-        return False
-    reached = []
+        return ()
+    reached, order = [], list[int]()
+    if len(set(map(type, tensors))) == 1:
+        extents = registry.backend_of(tensors[0]).quick.extents(tensors, compact=compact)
+        return range(len(tensors)) if extents is None else memory.sharing(*extents)
     for places in places_by(list(map(type, tensors))).values():
         some = some_of(tensors, places)
         extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)
         if extents is None:
-            return True
+            return range(len(tensors))
         reached.append(extents)
-    if len(reached) == 1:
-        return memory.share_a_byte(*reached[0])
-    starts, ends = (
-        np.concatenate([np.asarray(part, np.uint64) for part in parts])
-        for parts in zip(*reached, strict=True)
-    )
-    return memory.share_a_byte(starts, ends)
+        order += places
+    starts, ends = zip(*reached, strict=True)
+    if len(tensors) < _SORTED_BY_HAND:
+        found = memory.sharing([*chain(*starts)], [*chain(*ends)])
+    else:
+        found = memory.sharing(*map(_joined, (starts, ends)))
+    return sorted([order[at] for at in found])
+
+
+def _joined(parts: Sequence[Sequence[int] | Array]) -> Array:
+    return np.concatenate([np.asarray(part, np.uint64) for part in parts])

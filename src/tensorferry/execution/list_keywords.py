@@ -98,13 +98,15 @@ def apply_to_list(
     """
     rows = x.tolist() if isinstance(x, np.ndarray) else x
     masks = isinstance(nulls, str) and nulls == "mask"
-    numbers, lengths = ([*rows], []) if _has_tensors(rows) else _levels(rows)
+    numbers: list[Any] = [*rows]
+    lengths: list[list[int]] = []
+    if not _has_tensors(rows):
+        numbers, lengths = _levels(rows)
     if _has_tensors(numbers):
         if nulls is not None and not masks:
+            # It has the error for None, and for every other element.
             with suppress(ShapeError):
-                members_of(
-                    rows, opening_for()
-                )  # which has the error for None, and for every other element
+                members_of(rows, opening_for())
             raise UnsupportedTypeError(
                 "nulls= replaces None among numbers, and this list has tensors.",
                 Hint(hints.again(), ", ", hints.without("nulls")),
@@ -196,7 +198,8 @@ def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
     if not plan.steps:
         return plan
     first = plan.steps[0]
-    steps = (first._replace(snippet=first.snippet.after(filled)), *plan.steps[1:])
+    snippet = first.snippet.changed(lambda code: code.after(filled))
+    steps = (first._replace(snippet=snippet), *plan.steps[1:])
     return plan._replace(
         steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"})
     )

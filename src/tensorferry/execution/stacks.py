@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry, together
-from ..core.declaration import VALUE, Code
+from ..core.declaration import VALUE, Code, Snippet
 from ..core.devices import HOST, same_place
 from ..core.dtypes import find
 from ..core.kinds import JOINING_VERBS
@@ -129,16 +129,17 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     else:
         steps = [step for each in plans if each is not None for step in each.steps]
         crossing = sum(step.bytes for step in steps if step.path is Path.BUS)
+        code = members.code
         join = join._replace(
             bytes=join.bytes + sum(step.bytes for step in steps) - crossing,
-            snippet=members.code or join.snippet,
+            snippet=join.snippet if code is None else Snippet(lambda: code),
         )
         if crossing:
             why = "each of them from its device"
             own = (
                 join._replace(
                     verb="fetch",
-                    snippet=Code(VALUE),
+                    snippet=Snippet(lambda: Code(VALUE)),
                     why=why,
                     bytes=crossing,
                     path=Path.BUS,
@@ -150,7 +151,9 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
 
 def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
     """Whether the result, which begins at `address`, shares memory with a member."""
-    for member in members.tensors if members.joined is None else ():
+    if members.joined is not None:
+        return False
+    for member in members.tensors:
         source = registry.backend_of(member)
         info = run.described(member)
         if (
@@ -282,4 +285,4 @@ def _plan_of_members(
 
 def _of_each(step: Step) -> Step:
     """A step of one member, written as a list comprehension over all."""
-    return step._replace(snippet=step.snippet.for_each())
+    return step._replace(snippet=step.snippet.changed(Code.for_each))

@@ -19,10 +19,10 @@ from ..backends.fast_paths import NOT_ACCEPTED, no_path, paths_to
 from ..backends.registry import backend_named, caller, canonical, ready
 from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
+from ..core.layout import size_text
 from ..core.leaf_dtypes import dtype_of_leaf, unknown_name, why_idle
 from ..core.names import EXCHANGE
 from ..core.request import make_request
-from ..core.sizes import size_text
 from ..errors import (
     ConversionError,
     CopyRequiredError,

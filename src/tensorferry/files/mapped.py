@@ -187,7 +187,7 @@ class _Elements:
             array: Array = np.ndarray((last - first,), kind, self._map(stored.path), offset)
             return array
         found = np.empty(last - first, kind)
-        view = memoryview(found.view(np.uint8)) if found.size else memoryview(b"")
+        view = found.view(np.uint8).data if found.size else memoryview(b"")
         read_fully(self._file(stored.path), view, offset, stored.path)
         return found
 

@@ -145,12 +145,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             _outline(child, f"{path}{entry}", depth + 1, rule)
             for entry, child in zip(opened.entries, opened.values, strict=True)
         ]
-        # By its type, not by its names, which may be "0" and "1", or none.
-        return (
-            inside
-            if isinstance(node, Sequence)
-            else dict(zip(map(_name_of, opened.entries), inside, strict=True))
-        )
+        return _plain_container(node, opened, inside)
     try:
         return Held(node)
     except ConversionError as error:
@@ -168,6 +163,16 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             f"but no other objects - at {path}{held}",
             hint_for_leaf(rule.hint_of(node), path, _dotted(path)) or _attributes(node, path),
         ) from error
+
+
+def _plain_container(node: Any, opened: Node, inside: list[Any]) -> list[Any] | dict[str, Any]:
+    """What is in another container, as a list or a dict.
+
+    Its type decides, and not its names, which may be "0" and "1", or none.
+    """
+    if isinstance(node, Sequence):
+        return inside
+    return dict(zip(map(_name_of, opened.entries), inside, strict=True))
 
 
 def _refusal(error: ConversionError, node: Any, path: str) -> ConversionError:

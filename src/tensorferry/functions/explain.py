@@ -7,11 +7,11 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from ..core.info import TensorInfo
-from ..core.sizes import size_text
+from ..core.layout import size_text
 from ..errors import ConversionError, CopyRequiredError, UnsupportedTypeError, shown
 from ..execution.recipes import conversion_as
 from ..execution.run import described, prepare_described, prepare_unread
-from .wrap import WRAPPED, Own
+from .wrap import WRAPPED, SameFramework
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
     if isinstance(function, MethodType):
         args = (function.__self__, *args)
     call = wrapped.ready(args, keywords)
-    if isinstance(call, Own):
+    if isinstance(call, SameFramework):
         return WrapPlan(
             wrapped.source.name, wrapped.inner, wrapped.inner, (), (), "its own", (), ()
         )
@@ -139,7 +139,12 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
         outputs,
         flat.inner.derivatives(flat) if outer.differentiates else "none: there is no graph",
         outer.modes,
-        (*notes, *((_LENT,) if flat.lends else ()), *flat.inner.remarks(flat), *outer.remarks()),
+        (
+            *notes,
+            *((_LENT,) if flat.shares_for_the_call else ()),
+            *flat.inner.remarks(flat),
+            *outer.remarks(),
+        ),
     )
 
 
@@ -158,14 +163,14 @@ def _plans_out(call: Call) -> tuple[tuple[tuple[str, Plan], ...] | None, tuple[s
     if flat.source.shapes is None and flat.inner.keeps_outputs:
         return None, ()
     try:
-        looked = flat.look(call.specs())
+        outputs = flat.output_specs(call.specs())
     except UnsupportedTypeError as error:
         if error.__cause__ is None:
             raise
         return None, (f"{error.message} It holds outside of jit.",)
     try:
-        infos = [TensorInfo(flat.inner.name, shape, name) for shape, name in looked.specs]
+        infos = [TensorInfo(flat.inner.name, shape, name) for shape, name in outputs.specs]
         plans = [prepare_described(info, back).plan for info in infos]
-        return tuple((looked.tree.path(place), plan) for place, plan in enumerate(plans)), ()
+        return tuple((outputs.tree.path(place), plan) for place, plan in enumerate(plans)), ()
     except ConversionError as error:
         return None, (error.message,)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TENSOR",
     "Flat",
-    "Looked",
+    "OutputSpecs",
     "OutputTree",
     "UserFunction",
     "converter",
@@ -59,9 +59,9 @@ __all__ = [
     "fit",
     "is_number",
     "is_text",
+    "keep_exception",
     "note",
     "path_of",
-    "put_aside",
     "refusal_of",
     "sharing_first",
 ]
@@ -195,7 +195,7 @@ class Shaped:
         self.dtype = dtype
 
 
-class Looked(NamedTuple):
+class OutputSpecs(NamedTuple):
     """What a function returns for inputs of some shapes and dtypes."""
 
     specs: tuple[Spec, ...]
@@ -288,7 +288,7 @@ class Flat:
         self.inner = inner
         self.environment = environment
         self.outer = outer
-        self.careful = False
+        self.checks_each_call = False
         """Whether each call is checked, because the function could not be traced before."""
         self.generators: frozenset[Any] = frozenset()
         """Weak references to the random generators that it used.
@@ -303,35 +303,27 @@ class Flat:
         """Whether it computes a part without recording it."""
         self.makes_leaves = False
         """Whether its results have a graph that ends in tensors that it makes."""
-        self.asks = source.dtype is not None or source.copy is not None
+        self.has_keywords = source.dtype is not None or source.copy is not None
         """Whether conversions have keywords."""
         self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
-        self.lends = not self.asks and inner.borrows(self)
+        self.shares_for_the_call = not self.has_keywords and inner.borrows(self)
         """Whether arguments can use memory valid only in the call: the function cannot keep it."""
-        if self.lends:
-            self.lent_to = conversion_as(inner.name, copy=False)
-        else:
-            self.lent_to = self.into
-        if self.asks:
+        if self.has_keywords:
             ordinary = converter(self.into)
         else:
             ordinary = converter_to(inner.name)
-        if self.lends:
-            self.enter = sharing_first(self.lent_to, self.into)
-        else:
-            self.enter = ordinary
+        self.lent_to = self.into
+        """The conversion of arguments."""
+        self.enter = ordinary
         """Converts a tensor to the inner framework."""
-        self.enter_lent = converter(conversion_as(inner.name, dtype=source.dtype, copy=True))
+        if self.shares_for_the_call:
+            self.lent_to = conversion_as(inner.name, copy=False)
+            self.enter = sharing_first(self.lent_to, self.into)
+        self.enter_lent = self._converter_of_lent(ordinary)
         """Converts an array whose memory is only lent for the call."""
-        if self.into.target.capabilities.memory.writable:
-            # Without a copy, it would share writable memory.
-            if self.asks:
-                self.enter_lent = lambda array: ordinary(array.copy())
-            else:
-                self.enter_lent = converter_to(inner.name, lent=True)
-        self.look = lru_cache(maxsize=256)(self._look)
+        self.output_specs = lru_cache(maxsize=256)(self._output_specs)
         self.fit = fit(inner.name)
-        self.side = (
+        self.origin = (
             f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
         )
         """The note that is added to exceptions."""
@@ -349,6 +341,20 @@ class Flat:
         self._no_tensors: set[type] = set()
         """Types of other results."""
         self._here = threading.local()
+
+    def _converter_of_lent(self, ordinary: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The function that converts an array whose memory is only lent: it never shares it.
+
+        Args:
+            ordinary: Converts any other tensor.
+        """
+        name = self.inner.name
+        if not self.into.target.capabilities.memory.writable:
+            return converter(conversion_as(name, dtype=self.source.dtype, copy=True))
+        # An ordinary conversion would share writable memory.
+        if self.has_keywords:
+            return lambda array: ordinary(array.copy())
+        return converter_to(name, lent=True)
 
     def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The positional and keyword arguments, with these tensors."""
@@ -554,19 +560,19 @@ class Flat:
             )
         return shape, fitting
 
-    def see(self, look: Callable[[], object]) -> None:
-        """Trace the function with `look`.
+    def trace_first(self, trace: Callable[[], object]) -> None:
+        """Trace the function before it is called.
 
         If that is impossible without values, each call is checked instead.
         """
         try:
-            look()
+            trace()
         except UnsupportedTypeError as error:
             if error.__cause__ is None:
                 raise
-            self.careful = True
+            self.checks_each_call = True
 
-    def _told(self, shapes: Callable[..., Any], specs: Sequence[Spec]) -> Looked:
+    def _specs_told(self, shapes: Callable[..., Any], specs: Sequence[Spec]) -> OutputSpecs:
         """The shapes and dtypes of the results, from the user's ``shapes=``."""
         args, keywords = self.arguments([Shaped(shape, numpy_dtype(name)) for shape, name in specs])
         leaves, structure = take_apart(shapes(*args, **keywords))
@@ -575,14 +581,14 @@ class Flat:
         kept = tuple(
             TENSOR if is_told else leaf for leaf, is_told in zip(leaves, told, strict=True)
         )
-        return Looked(found, OutputTree(structure, kept))
+        return OutputSpecs(found, OutputTree(structure, kept))
 
-    def _look(self, specs: tuple[Spec, ...]) -> Looked:
+    def _output_specs(self, specs: tuple[Spec, ...]) -> OutputSpecs:
         inside = [self.admitted(spec, index) for index, spec in enumerate(specs)]
         if self.source.shapes is not None:
             if self.inner.traces_first:
-                self.see(lambda: self.inner.shapes(self, inside))
-            return self._told(self.source.shapes, inside)
+                self.trace_first(lambda: self.inner.shapes(self, inside))
+            return self._specs_told(self.source.shapes, inside)
         self.take_tree()
         try:
             found = tuple(self.inner.shapes(self, inside))
@@ -593,34 +599,36 @@ class Flat:
         self.tree = _ONE if tree is None else tree
         numbers = dict(self.tree.numbers)
         inner_specs = enumerate(found)
-        return Looked(
+        return OutputSpecs(
             tuple((shape, numbers.get(place, name)) for place, (shape, name) in inner_specs),
             self.tree,
         )
 
 
-_aside: deque[tuple[str, str, Exception]] = deque(maxlen=8)
+_kept_exceptions: deque[tuple[str, str, Exception]] = deque(maxlen=8)
 """Exceptions that were raised in callbacks of a runtime, with their texts and notes."""
 
 
-def put_aside(error: Exception, flat: Flat) -> str:
+def keep_exception(error: Exception, flat: Flat) -> str:
     """Keep an exception that a runtime will replace by its own; gives the text for that one."""
     error = first_of(error) or error
     words = f"{type(error).__qualname__}: {error}"
     traceback.clear_frames(error.__traceback__)
-    _aside.append((words, flat.side, error))
-    sides = dict.fromkeys([*getattr(error, "__notes__", ()), flat.side])
-    return f"{words} ({'; '.join(sides)})"
+    _kept_exceptions.append((words, flat.origin, error))
+    notes = dict.fromkeys([*getattr(error, "__notes__", ()), flat.origin])
+    return f"{words} ({'; '.join(notes)})"
 
 
 def first_of(error: Exception) -> Exception | None:
     """The kept exception that a runtime replaced, maybe on another thread; ``None`` if none."""
-    text = str(error) if _aside else ""
-    for each in reversed(list(_aside) if text else []):
-        words, side, first = each
-        if words in text and side in text and first is not error:
+    if not _kept_exceptions:
+        return None  # to make the text of an exception may take long
+    text = str(error)
+    for each in reversed(list(_kept_exceptions)):
+        words, origin, first = each
+        if words in text and origin in text and first is not error:
             with suppress(ValueError):  # another thread has taken it
-                _aside.remove(each)
+                _kept_exceptions.remove(each)
             return first
     return None
 
@@ -630,7 +638,7 @@ def note(error: BaseException, flat: Flat) -> None:
 
     Its type stays the same.
     """
-    text = flat.side
+    text = flat.origin
     notes = getattr(error, "__notes__", None)
     if isinstance(error, ConversionError) or (notes and text in notes):
         return

@@ -16,7 +16,7 @@ from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..host.numpy_dtypes import of_numpy
 from ..trees.structure import at_path
-from .flat import converter, converter_to, first_of, is_number, note, put_aside, sharing_first
+from .flat import converter, converter_to, first_of, is_number, keep_exception, note, sharing_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -101,7 +101,7 @@ class Function:
         Gradients have those of their inputs.
         """
         if self.parent is None:
-            return self.flat.look(tuple(specs)).specs
+            return self.flat.output_specs(tuple(specs)).specs
         rule = self.rules[-1]
         if isinstance(rule, Vjp):
             return tuple(specs[index] for index in rule.wrt)
@@ -169,23 +169,19 @@ class Function:
             note(first, flat)
             raise first from error
 
-    def aside(self, error: Exception) -> str:
+    def keep_exception(self, error: Exception) -> str:
         """Keep an exception for the runtime's caller; gives the text for the runtime's own."""
-        return put_aside(error, self.flat)
+        return keep_exception(error, self.flat)
 
     def _run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]:
         flat, back = self.flat, outer.name
         inside = self._inside(tensors, flat.enter)
         results = self._called(inside)
-        if not flat.lends:
-            fits = flat.source.dtype is not None and any(
-                isinstance(rule, Vjp) for rule in self.rules
-            )
-            # Gradients have the dtypes of their inputs.
-            if fits:
+        if not flat.shares_for_the_call:
+            want = None
+            if flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in self.rules):
+                # Gradients have the dtypes of their inputs.
                 want = [name for _, name in self.specs([*map(outer.spec, tensors)])]
-            else:
-                want = None
             return self._outside(results, back, want)
         shared, leave = converter(conversion_as(back, copy=False)), converter_to(back)
         unshared = flat.inner.unshared(results, inside)
@@ -227,7 +223,7 @@ class Function:
                     self._as_promised(y, out) if is_number(y) else y
                     for y, out in zip(results, outs)  # noqa: B905
                 ]
-            if flat.asks or len(results) != len(outs):
+            if flat.has_keywords or len(results) != len(outs):
                 results = self.checked(
                     self._outside(results, EXCHANGE, want), [out.shape for out in outs]
                 )
@@ -290,13 +286,12 @@ class Function:
         self, results: Sequence[Any], back: str, want: Sequence[str | None] | None
     ) -> list[Any]:
         flat = self.flat
+        numbers: dict[int, str] = {}
         if self.rules and all(isinstance(rule, Vmap) for rule in self.rules):
             numbers = dict(flat.tree.numbers)
-        else:
-            numbers = {}
         if numbers:
             want = [numbers.get(place, flat.source.dtype) for place in range(len(results))]
-        elif not flat.asks:
+        elif not flat.has_keywords:
             return self._left(results, repeat(converter_to(back)))
         copy, fit = flat.source.copy, flat.source.dtype
         eased = None if self.rules else copy

@@ -190,7 +190,7 @@ class Call(NamedTuple):
         )
 
 
-class Own(NamedTuple):
+class SameFramework(NamedTuple):
     """A call with tensors of only the inner framework, for which the function itself is called.
 
     Args:
@@ -244,20 +244,20 @@ class Wrapped:
     def __call__(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call it with the user's arguments."""
         call = self.ready(args, keywords)
-        if isinstance(call, Own):
+        if isinstance(call, SameFramework):
             return self.source.function(*call.args, **call.keywords)
         function, tensors, outer = call
         flat = function.flat
-        if flat.inner.traces_first and not flat.careful:
-            flat.see(lambda: flat.look(call.specs()))
+        if flat.inner.traces_first and not flat.checks_each_call:
+            flat.trace_first(lambda: flat.output_specs(call.specs()))
         flat.take_tree()
         results = outer.apply(function, tensors)
         tree = flat.take_tree()
         if tree is None:
-            tree = flat.look(call.specs()).tree
+            tree = flat.output_specs(call.specs()).tree
         return tree.filled(results)
 
-    def ready(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Call | Own:
+    def ready(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Call | SameFramework:
         """Prepare a call, in which all tensors are of the outer framework.
 
         Raises:
@@ -277,32 +277,41 @@ class Wrapped:
             self._refuse_others(structure, leaves)
         outer_name = self.outer or self._outer_of(names)
         if names == {self.inner} and outer_name == self.inner:
-            return Own(args, keywords)
+            return SameFramework(args, keywords)
         tensors = []
         for index in places:
-            leaf, leaves[index] = leaves[index], TENSOR
-            if registry.backend_of(leaf).name != outer_name:
-                # If it requires grad, its gradient would be lost.
-                try:
-                    leaf = convert(
-                        leaf, conversion_as(outer_name, grad="error", dtype=self.source.dtype)
-                    )
-                except ConversionError as error:
-                    if isinstance(error, GradientError):
-                        error.advise(Hint(hints.code("x.detach()"), " first"))
-                    if isinstance(error, LossyCastError):
-                        error.advise(fit(self.inner))
-                    raise at_path(
-                        error, f"{path_of(structure, index)} of {self.source.name}"
-                    ) from None
-            tensors.append(leaf)
+            tensors.append(self._of_outer(leaves[index], outer_name, structure, index))
+            leaves[index] = TENSOR
         if outer_name == self.inner:
-            return Own(*OutputTree(structure, tuple(leaves)).filled(tensors))
+            return SameFramework(*OutputTree(structure, tuple(leaves)).filled(tensors))
         outer = outer_of(outer_name)
         if structure.is_like(positional(len(args))) and all(_is_of(x, outer_name) for x in args):
             self._plain[tuple(map(type, args))] = outer
         key = Key(structure, tuple(leaves), inner.environment(), outer.name)
         return Call(self._function(key), tensors, outer)
+
+    def _of_outer(self, tensor: Any, outer: str, structure: Structure, index: int) -> Any:
+        """A tensor of the framework that calls: all others are converted.
+
+        Args:
+            tensor: A tensor among the arguments.
+            outer: The name of the framework that calls.
+            structure: The structure of the arguments, which has the tensor's path.
+            index: The place of the tensor among their leaves.
+
+        Raises:
+            ConversionError: It cannot be converted, or requires grad: its gradient would be lost.
+        """
+        if registry.backend_of(tensor).name == outer:
+            return tensor
+        try:
+            return convert(tensor, conversion_as(outer, grad="error", dtype=self.source.dtype))
+        except ConversionError as error:
+            if isinstance(error, GradientError):
+                error.advise(Hint(hints.code("x.detach()"), " first"))
+            if isinstance(error, LossyCastError):
+                error.advise(fit(self.inner))
+            raise at_path(error, f"{path_of(structure, index)} of {self.source.name}") from None
 
     def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any], outer: str) -> Function:
         """The function for arguments with `TENSOR` in place of tensors, called from a framework."""
@@ -450,7 +459,9 @@ def wrap(
     )
     if function is None:
         return wrapping
-    name, outer = canonical("inner", inner), None if outer is None else canonical("outer", outer)
+    name = canonical("inner", inner)
+    if outer is not None:
+        outer = canonical("outer", outer)
     if name != EXCHANGE and (vjp is not None or jvp is not None):
         raise TypeError(
             f"vjp= and jvp= are for functions of {EXCHANGE}'s; {name} differentiates its own"

@@ -49,7 +49,7 @@ __all__ = [
     "paged",
     "processors",
     "root",
-    "share_a_byte",
+    "sharing",
     "span",
     "writable_somewhere",
 ]
@@ -118,29 +118,35 @@ def addresses(arrays: Iterable[Array]) -> list[int]:
     return [read(id(array) + header).value for array in arrays]
 
 
-_FEW = 16
+_FEW = 40
 """Up to this many runs of bytes, it is faster to sort them as Python numbers."""
 
 
-def share_a_byte(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> bool:
-    """Whether any two of many runs of bytes share a byte, in one pass after sorting.
+def sharing(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> list[int]:
+    """The positions of runs of bytes that share a byte with another, in one pass after sorting.
 
-    >>> (
-    ...     share_a_byte([0, 8], [8, 9]),
-    ...     share_a_byte([0, 8, 4], [8, 9, 5]),
-    ...     share_a_byte([0, 4], [8, 4]),
-    ... )
-    (False, True, False)
+    A run without bytes counts as one of a byte: two may be one object.
+
+    >>> sharing([0, 8], [8, 9]), sharing([0, 8, 4], [8, 9, 5]), sharing([0, 4], [4, 4])
+    ([], [0, 2], [])
     """
     if len(starts) < _FEW:
-        runs = sorted([each for each in zip(starts, ends, strict=True) if each[0] < each[1]])
-        return any(run[1] > then[0] for run, then in pairwise(runs))
-    first, after = np.asarray(starts, np.uint64), np.asarray(ends, np.uint64)
-    some = first < after
-    if not some.all():
-        first, after = first[some], after[some]
-    order = first.argsort()
-    return bool((after[order][:-1] > first[order][1:]).any())
+        runs = sorted(zip(starts, ends, strict=True))
+        if all(run[1] <= then[0] > run[0] for run, then in pairwise(runs)):
+            return []
+    first = np.asarray(starts, np.uint64)
+    after = np.maximum(np.asarray(ends, np.uint64), first + np.uint64(1))
+    # Each run but the last ends before the next one begins: so it is almost always.
+    if (np.sort(after)[:-1] <= np.sort(first)[1:]).all():
+        return []
+    order = first.argsort(kind="stable")
+    # How far those before reach.
+    touches = np.maximum.accumulate(after[order])[:-1] > first[order][1:]
+    shared = np.zeros(len(order), bool)
+    shared[1:] = touches
+    shared[:-1] |= touches
+    found: list[int] = np.sort(order[shared]).tolist()
+    return found
 
 
 def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -594,7 +594,7 @@ def _left(source: str, shape: tuple[int, ...], windows: list[Window]) -> Iterato
     for window in [*sorted(windows, key=lambda each: each.first), Window(axis, period, period, 0)]:
         if window.first > at:
             gaps.append((at, window.first))
-        at = max(at, window.first + window.count)
+        at = max(at, window.first + window.length)
     whole = AxisSlice(None, None, None)
     for first, last in gaps:
         if period == shape[axis]:

@@ -239,20 +239,20 @@ class Window(NamedTuple):
         axis: The axis.
         period: The length of a row; that of the axis if there is one row.
         first: The first of each row.
-        count: How many of each row.
+        length: How many of each row.
     """
 
     axis: int
     period: int
     first: int
-    count: int
+    length: int
 
     def view(self, marks: LineSums) -> TensorView:
         """The part of a tensor, with an axis for the rows, if there are several."""
         length, steps = marks.shape[self.axis], steps_of(marks.shape)
         rows = length // self.period
         step = steps[self.axis]
-        shape = (*marks.shape[: self.axis], rows, self.count, *marks.shape[self.axis + 1 :])
+        shape = (*marks.shape[: self.axis], rows, self.length, *marks.shape[self.axis + 1 :])
         by = (*steps[: self.axis], step * self.period, step, *steps[self.axis + 1 :])
         start = self.first * step
 

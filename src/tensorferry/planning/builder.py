@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import hints
 from ..core import dtypes
-from ..core.declaration import NO_DETAILS, VALUE, VerbCall, code_of
+from ..core.declaration import NO_DETAILS, VALUE, VerbCall, snippet_of
 from ..core.devices import HOST
 from ..core.dtypes import exact, find
 from ..core.kinds import APART, BIT_PACKED, PLAIN, kind_named
@@ -144,7 +144,7 @@ class PlanBuilder:
 
         The verb gets the arguments alone. Its code may depend on the `details`.
         """
-        code = code_of(backend, VerbCall(verb, arguments, self.now, VALUE, details))
+        code = snippet_of(backend, VerbCall(verb, arguments, self.now, VALUE, details))
         if changes:
             self.now = self.now._replace(**changes)
         is_copy = copies is not Path.NONE

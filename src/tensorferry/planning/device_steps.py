@@ -206,10 +206,12 @@ def _import(plan: PlanBuilder) -> None:
     if any(before.dtype in each.capabilities.dtypes.unnamed for each in (source, target)):
         # The verb writes the type code itself; a person has integers of the same width exported.
         integer = f"uint{8 * dtypes.find(before.dtype).itemsize}"
-        exported = code_of(source, VerbCall("view", (integer,), before, VALUE))
-        named = code_of(target, VerbCall("view", (before.dtype,), plan.now, VALUE))
-        code = named.after(plan.steps[-1].snippet.after(exported))
-        plan.steps[-1] = plan.steps[-1]._replace(snippet=code)
+        exported = VerbCall("view", (integer,), before, VALUE)
+        named = VerbCall("view", (before.dtype,), plan.now, VALUE)
+        snippet = plan.steps[-1].snippet.changed(
+            lambda code: code_of(target, named).after(code.after(code_of(source, exported)))
+        )
+        plan.steps[-1] = plan.steps[-1]._replace(snippet=snippet)
 
 
 def _share_or_copy(plan: PlanBuilder) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import hints
-from ..core.declaration import NO_DETAILS, VALUE, Code, Details, VerbCall, code_of
+from ..core.declaration import (
+    NO_DETAILS,
+    VALUE,
+    Code,
+    Details,
+    Snippet,
+    VerbCall,
+    code_of,
+    snippet_of,
+)
 from ..core.devices import HOST, same_place
 from ..core.kinds import PLAIN
 from ..core.request import PINNED
@@ -311,8 +320,8 @@ def to_target(plan: PlanBuilder) -> None:
     else:
         read_only = memory.read_only and not plan.allocated and not info.writable
         if read_only and _ends_with_export(plan):
-            code = _code_now(plan, plan.source, "export", Details(read_only=True))
-            plan.steps[-1] = plan.steps[-1]._replace(snippet=code)
+            snippet = _snippet_now(plan, plan.source, "export", Details(read_only=True))
+            plan.steps[-1] = plan.steps[-1]._replace(snippet=snippet)
         if read_only:
             kept = {"writable": False, "mutable": info.mutable}
         else:
@@ -332,19 +341,20 @@ def _adopt(plan: PlanBuilder) -> None:
     able = plan.now.dtype not in plan.source.capabilities.dtypes.unexported | caps.dtypes.unexported
     preferred = caps.devices.prefers_dlpack and plan.source.capabilities.devices.exports_dlpack
     through_dlpack = preferred and able and not plan.allocated and _ends_with_export(plan)
-    imported = _code_now(plan, target, "import_dlpack") if through_dlpack else None
+    imported = _snippet_now(plan, target, "import_dlpack") if through_dlpack else None
     details = _NEWLY_ALLOCATED if plan.allocated else NO_DETAILS
     plan.add(target, "adopt", (), why, copies=copies, details=details, **plan.as_targets())
     if imported is not None:
         export, adopt = plan.steps[-2:]
-        plan.steps[-2:] = [export._replace(snippet=Code(VALUE)), adopt._replace(snippet=imported)]
+        unchanged = Snippet(lambda: Code(VALUE))
+        plan.steps[-2:] = [export._replace(snippet=unchanged), adopt._replace(snippet=imported)]
 
 
-def _code_now(
+def _snippet_now(
     plan: PlanBuilder, owner: Declaration, verb: str, details: Details = NO_DETAILS
-) -> Code:
+) -> Snippet:
     """The code for a verb without arguments of its own, of the value as it is now."""
-    return code_of(owner, VerbCall(verb, (), plan.now, VALUE, details))
+    return snippet_of(owner, VerbCall(verb, (), plan.now, VALUE, details))
 
 
 def _ends_with_export(plan: PlanBuilder) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import names
+from ..core.layout import size_text
 from ..core.named_tuple import NamedTuple, fields_but
-from ..core.sizes import size_text
 from .step import WAYS
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ class Plan(NamedTuple):
     def imports(self) -> tuple[str, ...]:
         """The import lines that `code` needs."""
         known = {name: line for each in self.modules for name, line in each.items()}
-        used = [name for name in known if any(step.snippet.mentions(name) for step in self.steps)]
+        used = [
+            name for name in known if any(step.snippet.code.mentions(name) for step in self.steps)
+        ]
         return tuple(dict.fromkeys(known[name] for name in used))
 
     @property
@@ -120,7 +122,7 @@ class Plan(NamedTuple):
     @property
     def code(self) -> str:
         """The whole conversion as code that a person could paste; ``x`` becomes ``y``."""
-        return "\n".join([*self.imports, *script(step.snippet for step in self.steps)])
+        return "\n".join([*self.imports, *script(step.snippet.code for step in self.steps)])
 
     def _summary(self) -> str:
         """Whether memory is shared or copied, in one line."""

@@ -277,17 +277,7 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
             out.abstract, (f"it is {out.abstract}", None)
         )[0]
         raise UnsupportedTypeError(f"out= cannot be written: {why}.", hints.without("out"))
-    able, usual = target.capabilities.memory.out, target.capabilities.memory.writable
-    assignable = out.kind.name in target.capabilities.objects.value_kinds
-    writable = assignable or (usual if out.writable is None else out.writable)
-    if not able or not writable:
-        if able:
-            what = "this one is read-only"
-        else:
-            what = f"{target.name} results are not memory to write to"
-        if not usual:
-            what = f"{target.name} tensors are immutable"
-        raise UnsupportedTypeError(f"out= cannot be written: {what}.", hints.without("out"))
+    _refuse_immutable(out, target)
     if target.capabilities.objects.reads(out.kind):
         raise UnsupportedTypeError(
             f"out= cannot be written: {an(str(out.kind))} has no memory of its own.",
@@ -327,3 +317,21 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
             "out= is written into, which is a copy; copy=False asks for none.",
             hints.without("copy") | hints.without("out"),
         )
+
+
+def _refuse_immutable(out: TensorInfo, target: Declaration) -> None:
+    """Raise for an ``out`` that nobody can write to."""
+    memory = target.capabilities.memory
+    is_assignable = out.kind.name in target.capabilities.objects.value_kinds
+    if out.writable is None:
+        is_writable = is_assignable or memory.writable
+    else:
+        is_writable = is_assignable or out.writable
+    if not memory.out or not is_writable:
+        if not memory.writable:
+            what = f"{target.name} tensors are immutable"
+        elif memory.out:
+            what = "this one is read-only"
+        else:
+            what = f"{target.name} results are not memory to write to"
+        raise UnsupportedTypeError(f"out= cannot be written: {what}.", hints.without("out"))

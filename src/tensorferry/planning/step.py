@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from ..core.declaration import Code
+    from ..core.declaration import Snippet
 
 __all__ = ["WAYS", "Path", "Step"]
 
@@ -42,7 +42,7 @@ class Step(NamedTuple):
         verb: The method of the backend that is called.
         backend: The name of the backend.
         arguments: The arguments of the method, besides the value.
-        snippet: The code that a person would type.
+        snippet: The code that a person would type, which is made when it is read.
         why: Why the step is needed.
         copies: Whether it writes the elements into other memory.
         bytes: How many bytes it writes.
@@ -54,7 +54,7 @@ class Step(NamedTuple):
     verb: str
     backend: str
     arguments: tuple[Any, ...]
-    snippet: Code
+    snippet: Snippet
     why: str
     copies: bool = False
     bytes: int = 0
@@ -63,4 +63,4 @@ class Step(NamedTuple):
     @property
     def code(self) -> str:
         """What a person would have typed, with ``x`` for the value."""
-        return str(self.snippet.of("x"))
+        return str(self.snippet.code.of("x"))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from ..devices.streams import PlaceEvent, StreamPlace
     from ..planning.plan import Plan
-    from .target import Pending, Target
+    from ..trees.program import PreparedTree
+    from .target import Target
 
 __all__ = ["begin"]
 
@@ -60,7 +61,7 @@ def _takes_long(plan: Plan) -> bool:
 
 
 def _run(
-    pending: Pending,
+    pending: PreparedTree,
     streams: SideStreams,
     places: Sequence[StreamPlace],
     before: Sequence[PlaceEvent],

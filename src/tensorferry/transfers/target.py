@@ -18,24 +18,24 @@ from ..errors import UnsupportedTypeError, validate_flags
 from ..execution import run
 from ..execution.target import labels_like, name_like_device
 from ..planning import rules
-from ..trees.api import converted, is_ordinary_tensor, targets_of, untraced
-from ..trees.conversion import TreeConversion
+from ..trees.api import is_ordinary_tensor, programs_of, targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule
 from ..trees.tables import with_column_keywords
 from ..trees.walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..backends.base import Backend
     from ..core.labels import Labels
     from ..core.leaf_dtypes import DtypeRule
     from ..planning.plan import Plan
+    from ..trees.program import PreparedTree, Programs
     from ..trees.targets import Targets
     from ..typing import Leaves, Unknown
 
 
-__all__ = ["Pending", "Target", "landed", "places_of", "tensors_in"]
+__all__ = ["Target", "landed", "places_of", "tensors_in"]
 
 
 # -- where results lie -----------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class Target:
     def _is_one(self, x: Any) -> bool:
         return self.to is not None and _is_alone(x, self.leaves)
 
-    def prepare(self, x: Any) -> Pending:
+    def prepare(self, x: Any) -> PreparedTree:
         """Plan the conversion of a tensor or a tree.
 
         Raises:
@@ -242,14 +242,15 @@ class Target:
             x, index=False, dtype=self.rule, casting=self.said[1], **self.columns
         )
 
-    def _prepare(self, x: Any) -> Pending:
+    def _prepare(self, x: Any) -> PreparedTree:
         x = self._said(x)
+        targets = self._of_one if self._is_one(x) else self._of_trees
+        found = self._programs(targets).prepare(x)
+        return found._replace(run=partial(untraced, found.run))
+
+    def _programs(self, targets: Targets) -> Programs:
         rule = leaf_rule(self.leaves, unknown=self.unknown)
-        if self._is_one(x):
-            targets = self._of_one
-        else:
-            targets = self._of_trees
-        return Pending(x, targets, rule, coalesce=self.coalesce)
+        return programs_of(targets, rule, coalesce=self.coalesce)
 
     def convert(self, x: Any) -> Any:
         """Convert a tensor as `convert` does, and anything else as `convert_tree` does.
@@ -266,60 +267,7 @@ class Target:
             targets = self._of_one
             if targets.common is not None and not targets.decides_by_leaf:
                 return run.convert(x, targets.common)
-        rule = leaf_rule(self.leaves, unknown=self.unknown)
-        return converted(x, targets, rule, None, coalesce=self.coalesce)
-
-
-class Pending:
-    """A planned conversion that can be run once.
-
-    Args:
-        x: The tensor or tree.
-        targets: The targets of its leaves.
-        rule: The rule for which leaves are converted.
-        coalesce: As for `convert_tree`.
-
-    Raises:
-        ConversionError: The conversion is impossible.
-    """
-
-    def __init__(self, x: Any, targets: Targets, rule: LeafRule, *, coalesce: bool) -> None:
-        self._make = partial(
-            TreeConversion, targets=targets, rule=rule, out=None, coalesce=coalesce
-        )
-        self._programs = targets.programs(rule, coalesce=coalesce)
-        self._found = None if rule.chosen is not None else self._programs.prepare(x)
-        self.plans: list[Plan]
-        """For each leaf or kind of leaf, a plan: with the same devices, but perhaps other sizes."""
-        if self._found is not None:
-            self.plans = self._found.plans
-            return
-        self._tree = self._make(x)
-        self._prepared = self._tree.prepare()
-        self._environments = self._seen()
-        self.plans = [each.recipe.plan for each in self._prepared.values()]
-
-    def _seen(self) -> list[Hashable]:
-        return [
-            backend.quick.environment()
-            for backend in {each.target: None for each in self._prepared.values()}
-        ]
-
-    def run(self) -> Any:
-        """Run the conversion.
-
-        Raises:
-            ConversionError: The values do not allow the conversion.
-        """
-        return untraced(self._run)
-
-    def _run(self) -> Any:
-        if self._found is not None:
-            result = self._programs.run(self._found)
-            return self._make(self._found.tree()).convert() if result is NotImplemented else result
-        # PyTorch's grad mode, on which the plan depends, may be different on this thread.
-        same = self._environments == self._seen()
-        return self._tree.run(self._prepared if same else self._tree.prepare())
+        return self._programs(targets).convert(x)
 
 
 def _is_alone(x: Any, leaves: Leaves) -> bool:

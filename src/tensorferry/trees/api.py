@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from .. import hints
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 __all__ = [
     "call_for",
     "convert_tree",
-    "converted",
     "describe_tree",
     "explain_tree",
     "is_ordinary_tensor",
+    "programs_of",
     "snapshot",
     "targets_followed",
     "targets_of",
@@ -149,16 +149,27 @@ def convert_tree(
 
     .. versionadded:: 0.1
     """
-    result = _NOT_TRIED
     if nulls is ragged is pad is None and index is False and not options:
         find: Any = _programs if like is None else _programs_like
         goal: Any = to if like is None else (to, like)
         if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
             find, goal = _programs_of_rule, (find, goal)
         result = _by_program(
-            tree, out, find, goal, dtype, device, copy, casting, grad, leaves, unknown, coalesce
+            convert_tree,
+            tree,
+            out,
+            find,
+            goal,
+            dtype,
+            device,
+            copy,
+            casting,
+            grad,
+            leaves,
+            unknown,
+            coalesce,
         )
-        if result is not NotImplemented and result is not _NOT_TRIED:
+        if result is not _NOT_TRIED:
             return result
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
@@ -168,17 +179,7 @@ def convert_tree(
     else:
         of_columns = nulls, ragged, pad, index, dtype, casting
     return call_for(
-        convert_tree,
-        asked,
-        _convert,
-        tree,
-        asked,
-        out,
-        leaves,
-        unknown,
-        coalesce,
-        of_columns,
-        result is _NOT_TRIED,
+        convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns
     )
 
 
@@ -220,10 +221,10 @@ def snapshot(tree: Any, /, *, unknown: Unknown = "error") -> Any:
 
     .. versionadded:: 0.1
     """
-    result = _by_program(tree, None, _programs_in_their_frameworks, unknown)
-    if result is not NotImplemented and result is not _NOT_TRIED:
+    result = _by_program(snapshot, tree, None, _programs_in_their_frameworks, unknown)
+    if result is not _NOT_TRIED:
         return result
-    return call_for(snapshot, None, _snapshot, tree, unknown, result is _NOT_TRIED)
+    return call_for(snapshot, None, _snapshot, tree, unknown)
 
 
 @by_name
@@ -357,11 +358,17 @@ def call_for(
 
 
 @tracers.untraced
-def _by_program(tree: Any, out: Any, find: Callable[..., Programs | None], *asked: Any) -> Any:
+def _by_program(
+    called: Callable[..., Any],
+    tree: Any,
+    out: Any,
+    find: Callable[..., Programs | None],
+    *asked: Any,
+) -> Any:
     """Convert a tree by a program, out of those that a function finds for arguments.
 
-    `NotImplemented`: there is none for the tree. `_NOT_TRIED`: the arguments are unusual, or one of
-    them is refused. Both are the matter of what does it at length.
+    `_NOT_TRIED`: the arguments are unusual, or one of them is refused. Both are the matter of what
+    does it at length.
     """
     if tracers.not_imported != () and tracers.may_be_active():
         return _NOT_TRIED
@@ -369,7 +376,13 @@ def _by_program(tree: Any, out: Any, find: Callable[..., Programs | None], *aske
         programs = find(*asked)
     except (ConversionError, TypeError, ValueError):
         return _NOT_TRIED
-    return _NOT_TRIED if programs is None else programs.convert(tree, out)
+    if programs is None:
+        return _NOT_TRIED
+    try:
+        return programs.convert(tree, out)
+    except ConversionError as error:
+        error.complete_hint(registry.caller(called.__name__, programs.target or EXCHANGE))
+        raise
 
 
 _NOT_TRIED: Any = object()
@@ -420,12 +433,31 @@ def _programs(
     """
     if to is None:
         return None
-    _validate(coalesce, index=False)
+    if coalesce is not True:
+        _validate(coalesce, index=False)
     targets = targets_followed(to, dtype, device, copy, casting, grad)
     if callable(leaves) or targets is None:
         return None
     rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
-    return targets.programs(rule, coalesce=coalesce)
+    return programs_of(targets, rule, coalesce=coalesce)
+
+
+def programs_of(targets: Targets, rule: LeafRule, *, coalesce: bool) -> Programs:
+    """The programs of trees for targets, the same object unless a callable chooses leaves.
+
+    Args:
+        targets: The targets of the leaves.
+        rule: The rule for which leaves are converted.
+        coalesce: Whether small leaves cross the bus together.
+    """
+    from .program import Programs  # here, because a lone tensor needs none of it
+
+    if rule.chosen is not None:
+        return Programs(targets, rule, coalesce=coalesce)
+    found = targets.programs.get((rule, coalesce))
+    if found is None:
+        found = targets.programs[rule, coalesce] = Programs(targets, rule, coalesce=coalesce)
+    return found
 
 
 def targets_followed(
@@ -461,7 +493,7 @@ def targets_followed(
 def _programs_in_their_frameworks(unknown: str) -> Programs:
     """The programs that copy each leaf in its own framework."""
     rule = leaf_rule("tensors", unknown=unknown)
-    return _in_its_framework(registry.revision).programs(rule, coalesce=True)
+    return programs_of(_in_its_framework(registry.revision), rule, coalesce=True)
 
 
 def _forget() -> None:
@@ -476,17 +508,6 @@ recipes.on_forget.append(_forget)
 
 for _function in (untraced, call_for):
     _function.__dict__["_torchdynamo_disable"] = True
-
-
-@cache
-def _conversion() -> Any:
-    """The module that converts trees.
-
-    It is imported here because most trees are converted without it.
-    """
-    from . import conversion
-
-    return conversion
 
 
 def _with_column_keywords(tree: Any, column_keywords: tuple[Any, ...]) -> Any:
@@ -506,14 +527,12 @@ def _convert(
     unknown: str,
     coalesce: bool,
     of_columns: tuple[object, ...] | None,
-    by_program: bool,
 ) -> Any:
     targets = targets_of(asked, leaves)
     rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
     if of_columns is not None:
         tree = _with_column_keywords(tree, of_columns)
-    do = converted if by_program else _leaf_by_leaf
-    return do(tree, targets, rule, out, coalesce=coalesce)
+    return programs_of(targets, rule, coalesce=coalesce).convert(tree, out)
 
 
 def _explain(
@@ -526,38 +545,20 @@ def _explain(
     of_columns: tuple[object, ...] | None,
 ) -> TreePlan:
     from ..columns.interface import leaving_streams
+    from .described import DescribedTree  # here, because most trees are converted without it
 
     targets = targets_of(asked, leaves)
     rule = leaf_rule(leaves, infos=True, unknown=unknown, scalars=targets.are_numbers)
     with leaving_streams():
         if of_columns is not None:
             tree = _with_column_keywords(tree, of_columns)
-        conversion = _conversion().TreeConversion(tree, targets, rule, out, coalesce=coalesce)
-        return conversion.plan()  # type: ignore[no-any-return]
+        return DescribedTree(tree, targets, rule, out).plan(coalesce=coalesce)
 
 
-def converted(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
-    """Convert a tree by a program, if there is one for it; the arguments are `TreeConversion`'s.
-
-    Raises:
-        ConversionError: As for `TreeConversion.convert`.
-    """
-    if rule.chosen is None:
-        result = targets.programs(rule, coalesce=coalesce).convert(tree, out)
-        if result is not NotImplemented:
-            return result
-    return _leaf_by_leaf(tree, targets, rule, out, coalesce=coalesce)
-
-
-def _leaf_by_leaf(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:
-    return _conversion().TreeConversion(tree, targets, rule, out, coalesce=coalesce).convert()
-
-
-def _snapshot(tree: Any, unknown: str, by_program: bool) -> Any:
+def _snapshot(tree: Any, unknown: str) -> Any:
     rule = leaf_rule("tensors", unknown=unknown)
     targets = _in_its_framework(registry.revision)
-    do = converted if by_program else _leaf_by_leaf
-    return do(tree, targets, rule, None, coalesce=True)
+    return programs_of(targets, rule, coalesce=True).convert(tree)
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:

@@ -47,6 +47,7 @@ __all__ = [
     "PLAIN",
     "Opening",
     "is_mapping",
+    "is_opened",
     "is_tuple_with_a_constructor",
     "is_used_up",
     "make_node",
@@ -591,7 +592,7 @@ class Opening(NamedTuple):
     """
 
     open: Callable[[Any], Opened | None]
-    make: Callable[[Any, Sequence[Any]], Any]
+    make: Callable[[Any, Iterable[Any]], Any]
     entries: Callable[[Any, int], Sequence[str]]
 
 
@@ -612,6 +613,11 @@ def openings_of(kind: type) -> tuple[Opening, ...]:
     return found or tuple(map(_opening_by, openers))
 
 
+def is_opened(x: Any) -> bool:
+    """Whether an object is a container."""
+    return any(opening.open(x) is not None for opening in openings_of(type(x)))
+
+
 def may_open(kind: type, objects: Collection[Any]) -> bool:
     """Whether objects of a type may be containers. Arrays are, if they have fields."""
     if _of_class(kind)[0] is _FIELDS:
@@ -627,7 +633,7 @@ def _opening_by(opener: Opener) -> Opening:
     return Opening(opened, make_node, _entries_of_node)
 
 
-def make_node(node: Node, values: Sequence[Any]) -> Any:
+def make_node(node: Node, values: Iterable[Any]) -> Any:
     """Make a container again that was opened as a `Node`."""
     return node.rebuild(list(values))
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..backends import fast_paths, registry
 from ..core.devices import HOST
 from ..core.dtypes import find
+from ..core.layout import size_text
 from ..core.named_tuple import NamedTuple
-from ..core.sizes import size_text
+from ..core.request import Request
 from ..execution import run
 from ..execution.groups import AT_ONCE, some_of
+from ..execution.recipes import conversion_of
 from ..host import packing
+from .shared_memory import converted_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from ..execution.groups import Arrangement, LeafPart
+    from ..execution.groups import Arrangement, LeafGroup, LeafPart
     from ..execution.recipes import Recipe
-    from ..execution.run import Prepared
     from ..planning.plan import Plan
     from ..planning.step import Step
+    from .shared_memory import Bindings
 
     Places = Sequence[int]
 
@@ -31,11 +34,12 @@ __all__ = [
     "Batch",
     "RecipeLeaves",
     "Shipment",
+    "alone",
     "convert_by_fast_paths",
     "convert_groups",
-    "convert_parts",
-    "prepared_part",
+    "part_of",
     "shipments",
+    "written",
 ]
 
 _PACKED = ("move", "land", "fetch", "place")
@@ -107,32 +111,15 @@ class RecipeLeaves(NamedTuple):
         return [whole * size // count for size in sizes]
 
 
-def prepared_part(prepared: Sequence[Prepared]) -> RecipeLeaves:
-    """Leaves that were prepared, and have one recipe."""
+def part_of(group: LeafGroup, leaves: Sequence[Any]) -> RecipeLeaves:
+    """The leaves of a group."""
+    if not group.prepared:
+        return RecipeLeaves(group.recipe, some_of(leaves, group.places))
     return RecipeLeaves(
-        prepared[0].recipe,
-        [each.handle for each in prepared],
-        [each.info.size for each in prepared],
+        group.recipe,
+        [each.handle for each in group.prepared],
+        [each.info.size for each in group.prepared],
     )
-
-
-def convert_parts(parts: Sequence[RecipeLeaves], *, end: int | None = None) -> list[list[Any]]:
-    """The results of leaves, as lists like those in `parts`; small ones cross the bus together.
-
-    Args:
-        parts: The leaves, which share no memory.
-        end: The number of the step before which it ends; ``None`` for all steps.
-
-    Raises:
-        ConversionError: A leaf cannot be converted.
-    """
-    found: dict[int, list[Any]] = {}
-    for shipment in shipments(parts):
-        found.update(shipment.converted(parts, end))
-    return [
-        found[number] if number in found else part.run(slice(end), part.leaves)
-        for number, part in enumerate(parts)
-    ]
 
 
 def convert_by_fast_paths(
@@ -145,7 +132,7 @@ def convert_by_fast_paths(
         leaves: The leaves.
         target: The name of the target.
     """
-    paths, results = fast_paths.paths_to(target), leaves
+    paths, results = fast_paths.PATHS.get(target, {}), leaves
     try:
         for part in parts:
             path, places = paths[part.kind], part.places
@@ -157,64 +144,130 @@ def convert_by_fast_paths(
             if first is None:
                 return None  # on a device, say, none is accepted
             found = [first, *map(path, rest)]
+            if type(None) in set(map(type, found)):
+                return None
             if places is None:
-                results = found
-                continue
+                return found
             if results is leaves:
-                results = [None] * len(leaves)
+                results = [*leaves]
             _put(results, places, found)
     except fast_paths.NOT_ACCEPTED:
         return None
-    return None if type(None) in set(map(type, results)) else results
+    return results
 
 
 def convert_groups(
     found: Arrangement,
     leaves: list[Any],
     outs: list[Any] | None,
+    bindings: Bindings | None = None,
     *,
     coalesce: bool,
     original: Callable[[Any], Any] | None = None,
 ) -> list[Any]:
-    """The results for leaves by their steps, each step for all leaves of one.
+    """The leaves, with results by their steps: each step is done for all leaves of one group.
 
     Args:
         found: The leaves by their steps.
-        leaves: The leaves.
+        leaves: The leaves; those in no group stay.
         outs: For each leaf, the tensor that the result is written into; or ``None``.
+        bindings: What the leaves have in common; ``None`` if nothing.
         coalesce: Whether small leaves cross the bus together.
         original: Gives the column that an array is over.
 
     Raises:
-        ConversionError: A leaf cannot be converted.
+        ConversionError: A leaf cannot be converted. Nothing has been written then.
     """
     groups = found.groups
     end = None if outs is None else -1
-    results: list[Any] = [None] * len(leaves)
-    if found.crosses and coalesce:
-        several = [RecipeLeaves(each.recipe, some_of(leaves, each.places)) for each in groups]
-        for group, some in zip(groups, convert_parts(several, end=end), strict=True):
-            _put(results, group.places, some)
-    else:
-        for recipe, places, _ in groups:
-            if len(places) == 1:
-                (place,) = places
-                results[place] = run.execute(recipe.program[:end], leaves[place])
-            else:
-                some = some_of(leaves, places)
-                _put(results, places, RecipeLeaves(recipe, some).run(slice(end), some))
+    results = [*leaves]
+    if bindings is not None:
+        groups = alone(groups, bindings)
+        for cluster in bindings.together:
+            for place, value in converted_together(cluster, bindings.prepared).items():
+                results[place] = value
+    crossed: dict[int, list[Any]] = {}
+    if coalesce and found.crosses:
+        parts = [part_of(group, leaves) for group in groups]
+        for shipment in shipments(parts):
+            crossed.update(shipment.converted(parts, end))
+    for number, group in enumerate(groups):
+        recipe, places, _, prepared = group
+        if number in crossed:
+            _put(results, places, crossed[number])
+        elif len(places) == 1 and not prepared:
+            (place,) = places
+            results[place] = run.execute(recipe.program[:end], leaves[place])
+        else:
+            part = part_of(group, leaves)
+            _put(results, places, part.run(slice(end), part.leaves))
+    if bindings is not None:
+        for place, first in bindings.same.items():
+            results[place] = results[first]
     if outs is not None:
-        for group in groups:
-            some = some_of(results, group.places)
-            run.execute(group.recipe.bulk[-1:], some, some_of(outs, group.places))
-        results = outs
+        _write(groups, results, outs, () if bindings is None else bindings.overwritten)
     if run.is_verifying():
-        for group in groups:
-            for place in group.places:
-                x = leaves[place] if original is None else original(leaves[place])
-                out = None if outs is None else outs[place]
-                run.verify(run.prepare(x, group.conversion, out), results[place])
+        _verify(found.groups, leaves, results, outs, original)
     return results
+
+
+def written(found: Arrangement, leaves: list[Any], outs: list[Any]) -> list[Any]:
+    """All leaves, with the tensors of ``out=`` in place of those that are converted."""
+    results = [*leaves]
+    for group in found.groups:
+        _put(results, group.places, some_of(outs, group.places))
+    return results
+
+
+def alone(groups: Sequence[LeafGroup], bindings: Bindings) -> list[LeafGroup]:
+    """Groups without the leaves that are converted with others."""
+    others = {*bindings.same, *chain.from_iterable(each.members for each in bindings.together)}
+    left = [group.without(others) for group in groups] if others else groups
+    return [group for group in left if group.places]
+
+
+def _write(
+    groups: Sequence[LeafGroup], results: list[Any], outs: list[Any], overwritten: Collection[int]
+) -> None:
+    """Write each result into its `out`, and replace it by that.
+
+    Args:
+        groups: The leaves by their steps, the last of which writes.
+        results: The values before that step.
+        outs: The tensors that they are written into.
+        overwritten: Leaves that share memory with the `out` of another: they are copied first.
+    """
+    for place in sorted(overwritten):
+        backend = registry.backend_of(results[place])
+        own = conversion_of(backend, Request(backend.name, copy=True))
+        results[place] = run.convert(results[place], own)
+    for group in groups:
+        some, into = some_of(results, group.places), some_of(outs, group.places)
+        if group.prepared or len(some) == 1:
+            for value, out in zip(some, into, strict=True):
+                run.execute(group.recipe.program[-1:], value, out)
+        else:
+            run.execute(group.recipe.bulk[-1:], some, into)
+        _put(results, group.places, into)
+
+
+def _verify(
+    groups: Sequence[LeafGroup],
+    leaves: Sequence[Any],
+    results: Sequence[Any],
+    outs: Sequence[Any] | None,
+    original: Callable[[Any], Any] | None,
+) -> None:
+    """Compare each result with the plan of its leaf."""
+    for group in groups:
+        for at, place in enumerate(group.places):
+            if group.prepared:
+                each = group.prepared[at]
+            else:
+                conversion: Any = group.conversion
+                x = leaves[place] if original is None else original(leaves[place])
+                each = run.prepare(x, conversion, None if outs is None else outs[place])
+            run.verify(each, results[place])
 
 
 def _put(results: list[Any], places: Places, values: list[Any]) -> None:

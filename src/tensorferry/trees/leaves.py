@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from functools import lru_cache
 from itertools import chain
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from ..backends.base import Backend
 from ..backends.no_tensor import UNCALLED, method_for_array, refusal_to_convert, state_of
 from ..core.info import TensorInfo
 from ..core.named_tuple import NamedTuple
-from ..core.places import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError, an, validate_word
 from ..execution.run import described
 from ..hints import Hint
@@ -29,11 +27,10 @@ if TYPE_CHECKING:
 
     from .structure import Structure
 
-__all__ = ["UNKNOWN", "LeafRule", "are_of_one_dtype", "leaf_rule"]
+__all__ = ["UNKNOWN", "LeafRule", "leaf_rule"]
 
 _NUMBERS = (bool, int, float, complex, np.generic)
 _BOOL = np.dtype(bool)
-_DTYPE = attrgetter("dtype")
 _KINDS = "biufc"
 
 
@@ -208,42 +205,20 @@ class LeafRule:
             return False
         return info.abstract is not None
 
-    def takes_each(
-        self, leaves: Sequence[Any], kinds: Mapping[type, Any] | None = None
-    ) -> list[bool]:
-        """`takes` for many leaves. If the type decides, each type is asked once.
+    def takes_each(self, leaves: Sequence[Any]) -> list[bool]:
+        """`takes` for many leaves. If the type decides, it is asked once.
 
         Args:
             leaves: The leaves.
-            kinds: One leaf of each of their types, if that is known.
 
         Raises:
             UnsupportedTypeError: As for `takes`.
         """
-        if self._choose is not None:
-            return [self.takes(leaf) for leaf in leaves]
-        kinds = one_of_each(leaves) if kinds is None else kinds
-        if len(kinds) == 1 and registry.is_known_tensor(type(leaves[0])):
-            answer, backend = self.takes(leaves[0]), registry.backend_of(leaves[0])
-            if type(backend).is_text is Backend.is_text or are_of_one_dtype(leaves):
+        if self._choose is None and len(set(map(type, leaves))) == 1:
+            answer = self.answer_of(type(leaves[0]), leaves[0])
+            if isinstance(answer, bool):
                 return [answer] * len(leaves)
-        answers: dict[type, bool] = {}
-        text: dict[type, Callable[[Any], bool]] = {}
-        for kind, leaf in kinds.items():
-            answers[kind] = self.takes(leaf)
-            known = self._known.get(kind)
-            if isinstance(known, _Unknown) and self._refuses:
-                for each in leaves:
-                    if type(each) is kind:
-                        self.takes(each)
-            if isinstance(known, Backend) and type(known).is_text is not Backend.is_text:
-                text[kind] = known.is_text
-        if not text:
-            return [answers[type(leaf)] for leaf in leaves]
-        return [
-            not text[kind](leaf) if (kind := type(leaf)) in text else answers[kind]
-            for leaf in leaves
-        ]
+        return [self.takes(leaf) for leaf in leaves]
 
     def _look(self, x: Any) -> bool | Backend | UnsupportedTypeError | _Unknown:
         kind = type(x)
@@ -378,38 +353,25 @@ class LeafRule:
         return isinstance(self._kind(kind), UnsupportedTypeError)
 
 
-def are_of_one_dtype(tensors: Sequence[Any]) -> bool:
-    """Whether tensors of one type surely have the same dtype.
-
-    Arrays of objects do not, because each may hold other values.
-    """
-    try:
-        dtype = getattr(tensors[0], "dtype", None)
-        if dtype is None or getattr(dtype, "hasobject", False):
-            return False
-        return len(set(map(_DTYPE, tensors))) == 1
-    except Exception:  # noqa: BLE001 - what the dtype of another library, or its hash, raises
-        return False
-
-
 def _are_plain(values: Iterable[Any], levels: int = 4) -> bool:
     """Whether there is certainly no tensor in values: only plain ones, in plain containers."""
     held: Iterable[Any] = values
     for _ in range(levels):
         held = list(held)
-        kinds = set(map(type, held)) - PLAIN
+        kinds = set(map(type, held))
+        if kinds == {dict}:
+            held = chain.from_iterable(map(dict.values, held))
+            continue
+        kinds -= PLAIN
         if not kinds:
             return True
         if not kinds <= _SEARCHED:
             return False
         if OrderedDict in kinds and any(vars(x) for x in held if type(x) is OrderedDict):
             return False
-        if kinds == {dict}:
-            held = chain.from_iterable(x.values() for x in held if type(x) is dict)
-        else:
-            held = chain.from_iterable(
-                x.values() if isinstance(x, dict) else x for x in held if type(x) in kinds
-            )
+        held = chain.from_iterable(
+            x.values() if isinstance(x, dict) else x for x in held if type(x) in kinds
+        )
     return False
 
 

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..core.layout import size_text
 from ..core.named_tuple import NamedTuple
-from ..core.sizes import size_text
 from ..planning.pictures.canvas import GUTTER, Canvas, clean, fitted
 from ..planning.pictures.html import both_widths, change, code, page, table, warned
 from ..planning.pictures.memory import bar, blocks_of, memory_kind, touched

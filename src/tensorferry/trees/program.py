@@ -2,13 +2,17 @@
 
 What a recipe is for a tensor, a program is for a structure: the containers, the types of the leaves,
 which of them are converted. `Programs` keeps those of one request. A tree is checked against a
-program while it is taken apart; one that differs in anything gets a program of its own. What no
-program is made for, and every error, is the matter of `TreeConversion`.
+program while it is taken apart; one that differs in anything gets a program of its own.
+
+A tree is converted in three steps. Its leaves are found. They are arranged by the steps that they
+take: by their signatures, or by their descriptions (`DescribedTree`) where signatures do not say
+enough, and where something has failed. The steps are run for all leaves together.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +21,14 @@ from ..backends.nodes import Node
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
-from ..core.places import one_of_each
 from ..errors import ConversionError
-from ..execution.groups import Groups, LeafPart
+from ..execution.groups import FEW, Groups, LeafPart, sharing_memory, some_of
+from .containers import is_opened, may_hold
 from .failures import refuse_unknown_name
-from .grouped import convert_by_fast_paths, convert_groups
+from .grouped import convert_by_fast_paths, convert_groups, written
 from .leaves import UNKNOWN
-from .structure import have_equal_labels, labels_of
+from .shared_memory import bound
+from .structure import have_equal_labels, labels_of, recurring
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
@@ -35,8 +40,9 @@ if TYPE_CHECKING:
     from ..execution.recipes import Conversion
     from ..planning.plan import Plan
     from .containers import Opening
+    from .described import DescribedTree
     from .leaves import LeafRule
-    from .structure import Container
+    from .structure import Structure
     from .targets import Targets
 
 __all__ = ["PreparedTree", "Program", "Programs"]
@@ -49,59 +55,67 @@ _MOST_LEAVES = 1 << 18
 """The most leaves of all programs of one request together."""
 _SIZED = frozenset({dict, OrderedDict, defaultdict, list, tuple, deque})
 """Types whose objects are told apart by their size at first sight."""
-_FAILURES = (LookupError, RuntimeError, TypeError, ValueError)
-"""What a framework raises, and a container that changes meanwhile."""
+_FAILURES = (ConversionError, LookupError, RuntimeError, TypeError, ValueError)
+"""What is raised by a leaf that cannot be converted, a framework, or a container that changes."""
+
+
+_UNTOLD: Any = object()
+"""Given where signatures do not say enough."""
 
 
 class Program(NamedTuple):
     """How trees of one structure are converted.
 
     Args:
-        root: The outermost container; ``None`` if the tree is one tensor.
+        structure: The structure, without what is in one tree only.
+        recurs: For each container, the number of its first occurrence; ``None`` if none recurs.
         nodes: The numbers of those that may have attributes beside their values.
         labels: What `labels_of` gives for them, if names matter; otherwise ``None``.
         kinds: The type of each leaf.
-        places: The positions of the leaves that are converted; ``None`` for all of them.
-        parts: The same by type and request.
+        parts: The leaves that are converted, by type and request.
         texts: The positions of tensors of text, and for each type what says that it is one.
         unknown: The positions of objects that may hold a tensor, and must be searched.
-        together: What `Groups.of` remembers of its leaves.
+        loose: The positions of such objects that stay as they are, unless their class has been
+            registered as a container meanwhile.
+        together: What `Groups.of` remembers of its leaves, if they are few.
         tables: The tables whose columns are read as arrays: the first leaf of each, and its number
             among the containers.
     """
 
-    root: Container | None
+    structure: Structure
+    recurs: list[int] | None
     nodes: tuple[int, ...]
     labels: list[Any] | None
     kinds: list[type]
-    places: list[int] | None
     parts: tuple[LeafPart, ...]
     texts: tuple[tuple[int, Callable[[Any], bool]], ...]
     unknown: tuple[int, ...]
-    together: dict[Hashable, Arrangement]
+    loose: tuple[int, ...]
+    together: dict[Hashable, Arrangement] | None
     tables: tuple[tuple[int, int], ...]
 
     def take(self, tree: Any, rule: LeafRule) -> tuple[list[Any], list[Any]] | None:
         """The leaves of a tree, and what its containers are made again from.
 
-        ``None`` if it has another structure, or if an object occurs in it as two containers.
+        ``None`` if it has another structure.
 
         Raises:
             UnsupportedTypeError: An object holds a tensor, which would not be converted.
         """
         leaves: list[Any] = []
         kept: list[Any] = []
-        if self.root is None:
+        root = self.structure.root
+        if root is None:
             leaves.append(tree)
         else:
             met: list[int] = []
-            if not self.root.take(tree, leaves, kept, met):
+            if not root.take(tree, leaves, kept, met):
                 return None
-            if len(met) > 1 and len(set(met)) < len(met):
+            if root.inner and recurring(met) != self.recurs:
                 return None
-        if self.labels is not None and labels_of(kept) != self.labels:
-            return None
         if [*map(type, leaves)] != self.kinds:
+            return None
+        if self.labels is not None and labels_of(kept) != self.labels:
             return None
         for place, is_text in self.texts:
             if not is_text(leaves[place]):
@@ -109,17 +123,28 @@ class Program(NamedTuple):
         for place in self.unknown:
             if rule.takes(leaves[place]):
                 return None
+        for place in self.loose:
+            if is_opened(leaves[place]):
+                return None
         for number in self.nodes:
             static = kept[number].static
             if static and rule.refuses and not rule.is_free(static):
                 return None
         return leaves, kept
 
-    def originals(self, leaves: list[Any], kept: list[Any]) -> Callable[[Any], Any] | None:
-        """A function that gives the column that an array is over; ``None`` without tables."""
-        return partial(self._original, leaves, kept) if self.tables else None
+    def are_different(self, leaves: list[Any]) -> bool:
+        """Whether no object occurs twice among the leaves that are converted."""
+        for part in self.parts:
+            places = range(len(leaves)) if part.places is None else part.places
+            if len(places) < 2:
+                continue
+            some = leaves if part.places is None else [leaves[place] for place in places]
+            if len({*map(id, some)}) < len(some):
+                return False
+        return True
 
-    def _original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
+    def original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
+        """The column of a table that an array is over; or `x` itself."""
         place = next(index for index, leaf in enumerate(leaves) if leaf is x)
         for first, container in self.tables:
             views = kept[container]
@@ -127,41 +152,18 @@ class Program(NamedTuple):
                 return views.columns()[[*views.arrays][place - first]]
         return x
 
-    def chosen(self, leaves: list[Any]) -> list[Any]:
-        """Those of all leaves that are converted."""
-        return leaves if self.places is None else [leaves[place] for place in self.places]
-
-    def whole(self, leaves: list[Any], results: list[Any]) -> list[Any]:
-        """All leaves, with results in place of those that are converted."""
-        if self.places is None:
-            return results
-        found = [*leaves]
-        for place, result in zip(self.places, results, strict=True):
-            found[place] = result
-        return found
-
-    def rebuild(self, kept: list[Any], leaves: list[Any]) -> Any:
-        """Make a tree again, with other leaves."""
-        if self.root is None:
-            return leaves[0]
-        return self.root.rebuild(iter(kept), iter(leaves))
-
 
 class PreparedTree(NamedTuple):
     """The conversion of a tree that is not run yet.
 
     Args:
         plans: For each kind of leaf, a plan: with the same devices, but perhaps with other sizes.
-        found: The program, the leaves, and what the containers are made again from.
+        run: Converts the tree. Its containers may have changed meanwhile, but what they held is
+            converted. What is done depends on the settings of now.
     """
 
     plans: list[Plan]
-    found: tuple[Program, list[Any], list[Any]]
-
-    def tree(self) -> Any:
-        """A tree of the same leaves, whatever has become of its containers."""
-        tree_program, leaves, kept = self.found
-        return tree_program.rebuild(kept, leaves)
+    run: Callable[[], Any]
 
 
 class Programs:
@@ -169,11 +171,12 @@ class Programs:
 
     Args:
         targets: The targets of the leaves.
-        rule: The rule for which leaves are converted; without a user's callable.
+        rule: The rule for which leaves are converted. With a user's callable, all are described.
         coalesce: Whether small leaves cross the bus together.
     """
 
     __slots__ = (
+        "_asks",
         "_by_name",
         "_coalesce",
         "_groups",
@@ -181,8 +184,8 @@ class Programs:
         "_kept",
         "_leaves",
         "_rule",
-        "_target",
         "_targets",
+        "target",
     )
 
     def __init__(self, targets: Targets, rule: LeafRule, *, coalesce: bool) -> None:
@@ -191,64 +194,66 @@ class Programs:
         self._coalesce = coalesce
         self._kept: dict[Any, tuple[Program, ...]] = {}
         self._leaves = 0
-        self._groups = Groups()
+        self._groups: Groups | None = None
         self._by_name = bool(targets.rule.names)
+        self._asks = rule.chosen is not None
         common = targets.common
         self._is_ordinary = (
             common is not None and not targets.decides_by_leaf and common.request.is_ordinary
         )
-        self._target = "" if common is None else common.target.name
+        self.target = None if common is None else common.target.name
+        """The name of the target; ``None`` if each leaf has its own."""
 
     def convert(self, tree: Any, out: Any = None) -> Any:
-        """Convert a tree; `NotImplemented` if it is a matter for `TreeConversion`.
+        """Convert a tree.
 
         Args:
             tree: The tree.
             out: A tree of the same structure, into whose tensors the results are written.
+
+        Raises:
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing has
+                been written then.
         """
         try:
             found = self._find(tree)
-            if found is None:
-                return NotImplemented
-            return self._converted(*found) if out is None else self._written(*found, out)
-        except (ConversionError, *_FAILURES):
-            return NotImplemented  # the error is raised there, with the path of the leaf
+            result = _UNTOLD if found is None else self._converted(*found, out)
+            if result is not _UNTOLD:
+                return result
+        except _FAILURES:
+            pass  # raised below, with the path of the leaf
+        return self._converted_described(self._described(tree, out))
 
-    def prepare(self, tree: Any) -> PreparedTree | None:
-        """The conversion of a tree, to be run later; ``None`` if it is not for a program."""
-        try:
-            found = self._find(tree)
-            if found is None:
-                return None
-            tree_program, leaves, kept = found
-            chosen = tree_program.chosen(leaves)
-            if len(set(map(id, chosen))) < len(chosen):
-                return None
-            original = tree_program.originals(leaves, kept)
-            together = tree_program.together
-            arranged = self._groups.of(chosen, tree_program.parts, None, together, original)
-        except (ConversionError, *_FAILURES):
-            return None
-        if arranged is None:
-            return None
-        return PreparedTree([group.recipe.plan for group in arranged.groups], found)
+    def prepare(self, tree: Any) -> PreparedTree:
+        """The conversion of a tree, to be run later.
 
-    def run(self, prepared: PreparedTree) -> Any:
-        """Convert the tree; `NotImplemented` if it is a matter for `TreeConversion`.
-
-        Its containers may have changed meanwhile, but what they held is converted. What is done
-        depends on the settings of now.
+        Raises:
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
-        try:
-            return self._converted(*prepared.found)
-        except (ConversionError, *_FAILURES):
-            return NotImplemented
+        with suppress(*_FAILURES):
+            found = self._find(tree)
+            arranged = None if found is None else self._arranged(*found, None)
+            if found is not None and arranged is not None:
+                plans = [group.recipe.plan for group in arranged.groups]
+                return PreparedTree(plans, partial(self._run, *found))
+        described = self._described(tree, None)
+        plans = [each.recipe.plan for each in described.prepare().values()]
+        return PreparedTree(plans, partial(self._converted_described, described))
+
+    def _run(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
+        with suppress(*_FAILURES):
+            result = self._converted(tree_program, leaves, kept, None)
+            if result is not _UNTOLD:
+                return result
+        return self.convert(tree_program.structure.again(kept, leaves))
 
     # -- find -------------------------------------------------------------------------------------
 
     def _find(self, tree: Any) -> tuple[Program, list[Any], list[Any]] | None:
+        if self._asks:
+            return None
         kind = type(tree)
-        sight = kind, len(tree) if kind in _SIZED else 0
+        sight = (kind, len(tree)) if kind in _SIZED else (kind, 0)
         programs = self._kept.get(sight, ())
         for tree_program in programs:
             taken = tree_program.take(tree, self._rule)
@@ -259,13 +264,9 @@ class Programs:
                     self._kept[sight] = tree_program, *others
                 return tree_program, *taken
         made = self._make(tree)
-        if made is None:
-            return None
-        taken = made.take(tree, self._rule)
-        if taken is None:
-            return None
-        self._keep(sight, programs, made)
-        return made, *taken
+        if made is not None:
+            self._keep(sight, programs, made[0])
+        return made
 
     def _keep(self, sight: Any, programs: Sequence[Program], made: Program) -> None:
         self._leaves += len(made.kinds)
@@ -279,29 +280,41 @@ class Programs:
 
     # -- make -------------------------------------------------------------------------------------
 
-    def _make(self, tree: Any) -> Program | None:
-        """The program for a tree; ``None`` if there is none.
+    def _make(self, tree: Any) -> tuple[Program, list[Any], list[Any]] | None:
+        """The program for a tree, its leaves, and what its containers are made again from.
+
+        ``None`` if there is no program for it.
 
         Raises:
             ConversionError: The tree cannot be converted.
         """
         owners: dict[type, ColumnBackend] = {}
-        leaves, structure = take_apart(tree, first=partial(self._openings_of_tables, owners))
+        leaves, structure = take_apart(
+            tree, sharing=True, first=partial(self._openings_of_tables, owners)
+        )
+        self._rule.check(structure, leaves)
+        if owners and structure.recurs is not None:
+            return None
         kinds = list(map(type, leaves))
-        answers = {kind: self._answer(kind, leaf) for kind, leaf in one_of_each(leaves).items()}
+        each_kind = dict(zip(kinds, leaves, strict=True))
+        answers = {kind: self._answer(kind, leaf) for kind, leaf in each_kind.items()}
         if None in answers.values() or (structure.root is None and answers[type(tree)] is not True):
             return None
         places: list[int] = []
         texts: list[tuple[int, Callable[[Any], bool]]] = []
         unknown: list[int] = []
+        loose: list[int] = []
         for place, (kind, leaf) in enumerate(zip(kinds, leaves, strict=True)):
             answer = answers[kind]
             if answer is UNKNOWN:
                 unknown.append(place)
+                self._rule.takes(leaf)
             elif answer is not True and answer and answer.is_text(leaf):
                 texts.append((place, answer.is_text))
             elif answer:
                 places.append(place)
+            elif self._rule.keeps and may_hold(kind):
+                loose.append(place)
         names: list[str] = []
         if self._by_name:
             # Here, because most requests name no leaf, and have no columns.
@@ -323,18 +336,24 @@ class Programs:
         parts = self._parts(leaves, kinds, places, names, read_by)
         if parts is None:
             return None
-        return Program(
-            structure.root,
-            tuple([at for at, kept in enumerate(structure.kept) if isinstance(kept, Node)]),
-            labels_of(structure.kept) if self._by_name else None,
+        kept = [*structure.kept]
+        nodes = tuple([at for at, each in enumerate(kept) if isinstance(each, Node)])
+        labels = labels_of(kept) if self._by_name else None
+        together: dict[Hashable, Arrangement] | None = {} if len(places) <= FEW else None
+        made = Program(
+            structure.without_kept(),
+            structure.recurs,
+            nodes,
+            labels,
             kinds,
-            None if len(places) == len(leaves) else places,
             parts,
             tuple(texts),
             tuple(unknown),
-            {},
+            tuple(loose),
+            together,
             tuple(tables),
         )
+        return made, leaves, kept
 
     def _answer(self, kind: type, leaf: Any) -> Any:
         """Whether leaves of a type are converted.
@@ -362,21 +381,20 @@ class Programs:
             return None
         patterns = tuple([name for name, _ in targets.rule.names])
         found: dict[Any, list[int]] = {}
-        for index, place in enumerate(places):
+        for place in places:
             among = place_of_name(patterns, names[place]) if names else None
             key = kinds[place], among, read_by.get(place)
-            found.setdefault(key, []).append(index)
+            found.setdefault(key, []).append(place)
         parts = []
         for (kind, among, owner), those in found.items():
-            leaf = leaves[places[those[0]]]
+            leaf = leaves[those[0]]
             conversion = copy_in_its_framework(leaf) if common is None else common
             registry.ready(conversion.target.name)
             decide = None
             if targets.decides_by_leaf:
-                name = names[places[those[0]]] if names else ""
+                name = names[those[0]] if names else ""
                 decide = partial(self._decided, conversion, name)
-            alone = len(those) == len(places)
-            where = None if alone else those
+            where = None if len(those) == len(leaves) else those
             parts.append(LeafPart(kind, where, conversion, decide, among, owner))
         return tuple(parts)
 
@@ -403,97 +421,86 @@ class Programs:
 
     # -- run --------------------------------------------------------------------------------------
 
-    def _converted(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
-        """The tree of the results; `NotImplemented` if a leaf must be described.
+    def _converted(
+        self, tree_program: Program, leaves: list[Any], kept: list[Any], out: Any
+    ) -> Any:
+        """The tree of the results; `_UNTOLD` if the leaves must be described.
 
         Raises:
             ConversionError: A leaf cannot be converted.
         """
-        is_whole, tables = tree_program.places is None, tree_program.tables
-        chosen = leaves if is_whole else tree_program.chosen(leaves)
-        original = tree_program.originals(leaves, kept) if tables else None
-        results = self._results(tree_program, chosen, original)
-        if results is None:
-            return NotImplemented
-        try:
-            return tree_program.rebuild(
-                kept, results if is_whole else tree_program.whole(leaves, results)
-            )
-        except Exception:  # noqa: BLE001 - what the class of a container raises, is noted there
-            return NotImplemented
-
-    def _results(
-        self,
-        tree_program: Program,
-        chosen: list[Any],
-        original: Callable[[Any], Any] | None,
-    ) -> list[Any] | None:
-        """The results for leaves.
-
-        ``None``: one must be described, or two of those that are copied share memory.
-
-        Raises:
-            ConversionError: A leaf cannot be converted.
-        """
-        count, alone, parts = len(chosen), chosen, tree_program.parts
-        together: dict[Hashable, Arrangement] | None = tree_program.together
-        if count > 1 and len(set(map(id, chosen))) < count:
-            if self._by_name:
-                return None  # one object may become several
-            # An object that occurs several times is converted once.
-            alone = list({id(leaf): leaf for leaf in chosen}.values())
-            parts, together = self._parts_of_different(tree_program, chosen, alone), None
-        results = None
-        if self._is_ordinary and alone:
-            results = convert_by_fast_paths(parts, alone, self._target)
-        if results is None:
-            found = self._groups.of(alone, parts, None, together, original)
-            if found is None:
-                return None
-            results = convert_groups(found, alone, None, coalesce=self._coalesce, original=original)
-        if alone is chosen:
-            return results
-        done = dict(zip(map(id, alone), results, strict=True))
-        return [done[id(leaf)] for leaf in chosen]
-
-    def _written(self, tree_program: Program, leaves: list[Any], kept: list[Any], out: Any) -> Any:
-        """The tree with the tensors of ``out=``, into which the results have been written.
-
-        Raises:
-            ConversionError: A leaf cannot be converted.
-        """
-        outs = None if tree_program.tables else _outs(tree_program, kept, out)
-        chosen = tree_program.chosen(leaves)
-        if outs is None or len(set(map(id, chosen))) < len(chosen):
-            return NotImplemented
-        outs = tree_program.chosen(outs)
-        # Made again before anything is written, because a container may refuse the values.
-        made = tree_program.rebuild(kept, tree_program.whole(leaves, outs))
-        found = self._groups.of(chosen, tree_program.parts, outs, tree_program.together)
+        structure, outs, original, coalesce = tree_program.structure, None, None, self._coalesce
+        if out is not None:
+            outs = _outs(tree_program, kept, out)
+            if outs is None:
+                return _UNTOLD
+        elif self._is_ordinary and tree_program.are_different(leaves):
+            results = convert_by_fast_paths(tree_program.parts, leaves, self.target or "")
+            if results is not None:
+                return structure.again(kept, results)
+        found = self._arranged(tree_program, leaves, kept, outs)
         if found is None:
-            return NotImplemented
-        convert_groups(found, chosen, outs, coalesce=self._coalesce)
+            return _UNTOLD
+        if tree_program.tables:
+            original = partial(tree_program.original, leaves, kept)
+        if outs is None:
+            bindings = None
+            if found.copied or not tree_program.are_different(leaves):
+                bindings = bound(found, leaves, structure.twins, original)
+            results = convert_groups(
+                found, leaves, None, bindings, coalesce=coalesce, original=original
+            )
+            return structure.again(kept, results)
+        some = [*some_of(leaves, found.copied), *some_of(outs, found.copied)]
+        if sharing_memory(some, compact=found.is_compact):
+            return _UNTOLD
+        # Made again before anything is written, because a container may refuse the values.
+        made = structure.again(kept, written(found, leaves, outs))
+        convert_groups(found, leaves, outs, coalesce=coalesce)
         return made
 
-    def _parts_of_different(
-        self, tree_program: Program, chosen: list[Any], alone: list[Any]
-    ) -> tuple[LeafPart, ...]:
-        """The parts of a program, for its leaves without those that occur again."""
-        at = {id(leaf): index for index, leaf in enumerate(alone)}
-        found = []
-        for part in tree_program.parts:
-            places = range(len(chosen)) if part.places is None else part.places
-            left = dict.fromkeys([at[id(chosen[place])] for place in places])
-            found.append(part._replace(places=[*left]))
-        return tuple(found)
+    def _arranged(
+        self, tree_program: Program, leaves: list[Any], kept: list[Any], outs: list[Any] | None
+    ) -> Arrangement | None:
+        """The leaves by their steps; ``None`` if one must be described."""
+        original = partial(tree_program.original, leaves, kept) if tree_program.tables else None
+        parts, together = tree_program.parts, tree_program.together
+        groups = self._groups = self._groups or Groups()
+        return groups.of(leaves, parts, outs, together, original)
+
+    def _described(self, tree: Any, out: Any) -> DescribedTree:
+        from .described import DescribedTree  # here, because most trees are converted without it
+
+        return DescribedTree(tree, self._targets, self._rule, out)
+
+    def _converted_described(self, described: DescribedTree) -> Any:
+        """The tree of the results, from the descriptions of its leaves.
+
+        Raises:
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`.
+        """
+        prepared = described.prepare(with_values=True)
+        found, bindings = described.arranged(prepared)
+        leaves, outs, made = described.leaves, described.outs, None
+        if outs is not None:
+            made = described.rebuild(written(found, leaves, outs))
+        try:
+            results = convert_groups(found, leaves, outs, bindings, coalesce=self._coalesce)
+        except ConversionError:
+            described.raise_errors_of_values(prepared)
+            raise
+        return described.rebuild(results) if outs is None else made
 
 
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     """The tensors of ``out=`` in the order of the leaves; ``None`` if it is not alike at sight."""
-    if tree_program.root is None:
+    root = tree_program.structure.root
+    if tree_program.tables:
+        return None
+    if root is None:
         return [out]
     outs: list[Any] = []
     theirs: list[Any] = []
-    if not tree_program.root.take(out, outs, theirs, []):
+    if not root.take(out, outs, theirs, []):
         return None
     return outs if have_equal_labels(kept, theirs) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..core.named_tuple import NamedTuple
 from ..core.request import OVERLAPS, Request
 from ..errors import UnsupportedTypeError
 from ..execution import run
+from ..execution.groups import sharing_memory, some_of
 from ..execution.recipes import conversion_of
 from ..execution.run import convert
 from ..host import memory
@@ -24,26 +25,28 @@ from ..host.numpy_dtypes import numpy_dtype
 from ..planning.rules import layout_obstacles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from ..execution.groups import Arrangement
+    from ..execution.recipes import Conversion
     from ..execution.run import Prepared
-    from ..typing import Array
 
 
 __all__ = [
+    "Bindings",
     "Cluster",
     "address_of",
+    "bind",
+    "bound",
     "clusters",
     "converted_together",
-    "copied_together",
     "in_order_of",
     "is_broadcast",
     "is_read",
     "overlapping",
     "reach_of",
-    "refused",
     "ties",
-    "write_all",
+    "written_over",
 ]
 
 
@@ -60,10 +63,114 @@ class Cluster(NamedTuple):
     end: int
     members: tuple[int, ...]
 
-    @property
-    def room(self) -> int:
-        """The bytes a copy needs from an aligned address on, for the same alignment (modulo 64)."""
-        return self.end - self.start + self.start % ALIGNMENT
+
+class Bindings(NamedTuple):
+    """What leaves have in common.
+
+    Args:
+        same: For each leaf that is the same as an earlier one: the place of the earlier one.
+        together: Leaves that are copied together.
+        prepared: The conversion of each leaf that is copied together with others.
+        overwritten: Leaves that share memory with the `out` of another.
+    """
+
+    same: Mapping[int, int] = {}
+    together: Sequence[Cluster] = ()
+    prepared: Mapping[int, Prepared] = {}
+    overwritten: Collection[int] = ()
+
+
+def bind(prepared: Mapping[int, Prepared], twins: Mapping[int, int]) -> Bindings:
+    """What described leaves have in common.
+
+    Args:
+        prepared: The conversion of each leaf that has one.
+        twins: For each leaf of a recurring container: its place at the first occurrence. They are
+            the same if they have the same targets.
+    """
+    same = {
+        place: first
+        for place, first in twins.items()
+        if place in prepared
+        and first in prepared
+        and prepared[place].request == prepared[first].request
+    }
+    same |= ties(prepared)
+    return Bindings(same, overlapping(prepared, same), prepared)
+
+
+def bound(
+    found: Arrangement,
+    leaves: list[Any],
+    twins: Mapping[int, int],
+    original: Callable[[Any], Any] | None,
+) -> Bindings | None:
+    """What leaves have in common that were told by their signatures; ``None`` if nothing.
+
+    Only those are described that may share memory with another.
+
+    Args:
+        found: The leaves by their steps.
+        leaves: The leaves.
+        twins: As for `bind`.
+        original: Gives the column that an array is over.
+    """
+    some = some_of(leaves, found.copied)
+    shared = sharing_memory(some, compact=found.is_compact)
+    # Two of one object share memory, too.
+    if not shared and len(found.copied) == sum([len(group.places) for group in found.groups]):
+        return None
+    same = _recurring_leaves(found, leaves, twins)
+    left = found.copied
+    prepared: dict[int, Prepared] = {}
+    for at in shared:
+        if left[at] in same:
+            continue
+        x = some[at] if original is None else original(some[at])
+        prepared[left[at]] = run.prepare(x, _conversion_at(found, left[at]))
+    if not prepared:
+        return Bindings(same) if same else None
+    tied = ties(dict(sorted(prepared.items())))
+    same = {place: tied.get(first, first) for place, first in same.items()} | tied
+    return Bindings(same, overlapping(prepared, same), prepared)
+
+
+def _recurring_leaves(
+    found: Arrangement, leaves: list[Any], twins: Mapping[int, int]
+) -> dict[int, int]:
+    """For each leaf that is the same object as an earlier one, the place of that one.
+
+    Numbers are made anew wherever they stand, unless their container recurs.
+
+    Args:
+        found: The leaves by their steps.
+        leaves: The leaves.
+        twins: As for `bind`.
+    """
+    same = {}
+    for group in found.groups:
+        source = group.recipe.plan.source
+        reads = registry.backend_named(source.framework).capabilities.objects.reads(source.kind)
+        if reads or source.weak_dtype is not None:
+            keys = [twins.get(place, place) for place in group.places]
+        else:
+            keys = [*map(id, some_of(leaves, group.places))]
+        if len({*keys}) == len(keys):
+            continue
+        first_of: dict[int, int] = {}
+        for key, place in zip(keys, group.places, strict=True):
+            first = first_of.setdefault(key, place)
+            if first != place:
+                same[place] = first
+    return same
+
+
+def _conversion_at(found: Arrangement, place: int) -> Conversion:
+    return next(
+        group.conversion
+        for group in found.groups
+        if group.conversion is not None and place in group.places
+    )
 
 
 def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
@@ -74,21 +181,11 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     """
     found: dict[int, int] = {}
     seen: dict[Any, int] = {}
-    # Leaves with the same signature have the same recipe.
-    one_of_each = {id(each.recipe): each for each in prepared.values()}
-    copied = {key for key, each in one_of_each.items() if each.recipe.copies and not is_read(each)}
-    places = {
-        index: address_of(each) for index, each in prepared.items() if id(each.recipe) in copied
-    }
-    handles = [id(each.handle) for each in prepared.values()]
-    if len(set(handles)) == len(handles) and len(set(places.values())) == len(places):
+    objects = {id(each.handle) for each in prepared.values()}
+    if len(objects) == len(prepared) and not any(each.recipe.copies for each in prepared.values()):
         return found
-    objects, starts = Counter(handles), Counter(places.values())
     for index, each in prepared.items():
-        at = places.get(index)
-        if objects[id(each.handle)] == 1 and (at is None or starts[at] == 1):
-            continue
-        for key in _identities(each, at):
+        for key in _identities(each):
             first = seen.setdefault(key, index)
             if first != index:
                 # The first may itself be the same as an earlier one: another object over the same
@@ -98,13 +195,15 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     return found
 
 
-def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
+def _identities(each: Prepared) -> Iterable[Any]:
     """Values that two leaves have in common only if the same: the object, or the memory copied."""
     if each.info.weak_dtype is not None or is_read(each):
         return
     yield id(each.handle), each.request
-    if at is not None and not each.info.requires_grad and each.info.size:
-        yield each.source.name, at, each.info, each.request
+    if each.recipe.copies and each.info.size and not each.info.requires_grad:
+        at = address_of(each)
+        if at is not None:
+            yield each.source.name, at, each.info, each.request
 
 
 def is_read(each: Prepared) -> bool:
@@ -119,39 +218,26 @@ def address_of(each: Prepared) -> int | None:
     return each.source.pointer(each.handle)
 
 
-def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Cluster]:
+def overlapping(prepared: Mapping[int, Prepared], skipped: Collection[int]) -> list[Cluster]:
     """Groups of leaves that overlap on one device, and would be copied separately.
 
     Args:
         prepared: The conversion of each leaf that has one.
         skipped: Leaves that are the same as an earlier one.
     """
-    out = set(skipped)
-    found: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    found: dict[str, list[tuple[int, int, int]]] = {}
     # Leaves with the same signature have the same recipe.
-    copied: dict[int, bool] = {}
+    one_of_each = {id(each.recipe): each for each in prepared.values()}
+    plain = {recipe for recipe, each in one_of_each.items() if _is_plain_copy(each)}
     for index, each in prepared.items():
-        if index in out:
+        info = each.info
+        if index in skipped or id(each.recipe) not in plain or not info.size:
             continue
-        recipe = id(each.recipe)
-        if recipe not in copied:
-            copied[recipe] = _is_plain_copy(each)
-        if (
-            copied[recipe]
-            and each.info.size
-            and not is_broadcast(each.info.shape, each.info.strides)
-        ):
-            at = address_of(each)
-            if at is not None:
-                low, high = reach_of(each.info)
-                found[each.info.device].append((at + low, at + high, index))
-    return [
-        group
-        for intervals in found.values()
-        for group in clusters(
-            intervals, {index: prepared[index].info.nbytes for _, _, index in intervals}
-        )
-    ]
+        at = address_of(each)
+        if at is not None and not is_broadcast(info.shape, info.strides):
+            found.setdefault(info.device, []).append(_span(index, info, at))
+    sizes = {index: each.info.nbytes for index, each in prepared.items()}
+    return list(chain.from_iterable(clusters(spans, sizes) for spans in found.values()))
 
 
 def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]) -> list[Cluster]:
@@ -164,19 +250,21 @@ def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]
     found: list[Cluster] = []
     left = [_chains(intervals)]
     while left:
-        for chain in left.pop():
-            if len(chain) == 1:
+        for linked in left.pop():
+            if len(linked) == 1:
                 continue
             group = Cluster(
-                chain[0][0], max(end for _, end, _ in chain), tuple(index for _, _, index in chain)
+                linked[0][0],
+                max(end for _, end, _ in linked),
+                tuple(index for _, _, index in linked),
             )
             if group.end - group.start <= sum(sizes[index] for index in group.members):
                 found.append(group)
                 continue
             # Without the leaf with the largest gaps, the others may form a group.
-            sparse = [(end - start) / sizes[index] for start, end, index in chain]
+            sparse = [(end - start) / sizes[index] for start, end, index in linked]
             left.append(
-                _chains(each for each, how in zip(chain, sparse, strict=True) if how < max(sparse))
+                _chains(each for each, how in zip(linked, sparse, strict=True) if how < max(sparse))
             )
     return found
 
@@ -246,49 +334,23 @@ def converted_together(group: Cluster, prepared: Mapping[int, Prepared]) -> dict
         source: Any = first.source  # it `spreads`
         copies = source.copy_together([prepared[index].handle for index in group.members])
         return dict(zip(group.members, copies, strict=True))
-    arrays = {}
-    for index in group.members:
-        each = prepared[index]
-        shape, strides, dtype = each.info.shape, each.info.strides, numpy_dtype(each.info.dtype)
-        arrays[index] = memory.over_address(
-            address_of(each) or 0, shape, strides, dtype, read_only=True, owner=each.handle
-        )
-    views = copied_together(group, arrays, memory.compact((group.room,), np.dtype(np.uint8)))
-    targets = {index: prepared[index].target for index in views}
-    return {
-        index: convert(
-            view, conversion_of(targets[index], Request(targets[index].name, device=HOST))
-        )
-        for index, view in views.items()
-    }
-
-
-def copied_together(group: Cluster, arrays: Mapping[int, Array], block: Array) -> dict[int, Array]:
-    """A group's arrays as views of one copy of their memory, with the same alignment (modulo 64).
-
-    Args:
-        group: The arrays.
-        arrays: Each of them, by its index.
-        block: New, aligned memory of `Cluster.room` bytes.
-    """
-    length = group.end - group.start
-    block = block[group.room - length :]
-    owner = [arrays[index] for index in group.members]
+    skipped, length = group.start % ALIGNMENT, group.end - group.start
+    # With the same alignment (modulo 64).
+    block = memory.compact((skipped + length,), np.dtype(np.uint8))[skipped:]
+    owner = [prepared[index].handle for index in group.members]
     block[...] = memory.over_address(
         group.start, (length,), (1,), block.dtype, read_only=True, owner=owner
     )
-    copies = {}
+    found = {}
     for index in group.members:
-        array = arrays[index]
-        offset = memory.address(array) - group.start
-        copies[index] = np.ndarray(array.shape, array.dtype, block, offset, array.strides)
-    return copies
+        info, target = prepared[index].info, prepared[index].target
+        offset = (address_of(prepared[index]) or 0) - group.start
+        view = np.ndarray(info.shape, numpy_dtype(info.dtype), block, offset, info.strides)
+        found[index] = convert(view, conversion_of(target, Request(target.name, device=HOST)))
+    return found
 
 
 # -- results written into out= ---------------------------------------------------------------------
-
-_Span = tuple[int, int, int]
-"""The first byte of a tensor, the byte after its last, and the index of its leaf."""
 
 
 def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence[str]) -> list[Any]:
@@ -310,24 +372,35 @@ def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence
     return [by_path[path] for path in paths]
 
 
-def refused(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Yield leaves whose `out` overlaps the `out` of an earlier leaf, with the earlier leaf.
+def written_over(
+    prepared: Mapping[int, Prepared], outs: Sequence[Any]
+) -> tuple[dict[int, int], set[int]]:
+    """What described leaves have in common with the tensors that they are written into.
 
-    That is allowed if the leaves share memory in the same way: tied weights into tied weights.
+    Returns:
+        Leaves whose `out` overlaps the `out` of an earlier leaf, with the first of those, unless
+        both share memory in the same way: tied weights into tied weights. And leaves that share a
+        byte with the `out` of another leaf.
     """
-    places = {
-        index: place
-        for index, each in prepared.items()
-        if (place := _out_at(each, outs[index])) is not None
-    }
-    spans = [_span(index, *place) for index, place in places.items() if place[0].size]
-    for first, second in _touching(spans):
-        earlier, later = sorted((first, second))
-        info, at = places[earlier]
-        if memory.overlap(info, at, *places[later]) and not _alike(
-            prepared, places, earlier, later
-        ):
-            yield later, earlier
+    places: dict[int, tuple[TensorInfo, int]] = {}
+    # An `out` has the index of its leaf; a source has a negative index.
+    for index, each in prepared.items():
+        into, source = _out_at(each, outs[index]), _source_at(each)
+        if into is not None:
+            places[index] = into
+        if source is not None:
+            places[~index] = each.info, source
+    refused: dict[int, int] = {}
+    overwritten = set()
+    for pair in _touching([_span(index, *at) for index, at in places.items() if at[0].size]):
+        first, second = sorted(pair)
+        if second < 0 or second == ~first or not memory.overlap(*places[first], *places[second]):
+            continue
+        if first < 0:
+            overwritten.add(~first)
+        elif not _alike(prepared, places, first, second):
+            refused[second] = min(first, refused.get(second, first))
+    return refused, overwritten
 
 
 def _alike(
@@ -353,50 +426,6 @@ def _alike(
     return plain and there - here == also_at - at
 
 
-def write_all(prepared: Mapping[int, Prepared], results: list[Any], outs: Sequence[Any]) -> None:
-    """Write each result into its `out`, and replace the result by `out`.
-
-    If the `out` of an earlier leaf overlaps the source of a leaf, the source is copied first.
-
-    Args:
-        prepared: The conversion of each leaf that has one.
-        results: The values before the last step.
-        outs: The tensors that they are written into.
-    """
-    for index in sorted(_overwritten(prepared, outs)):
-        backend = registry.backend_of(results[index])
-        results[index] = run.convert(
-            results[index], conversion_of(backend, Request(backend.name, copy=True))
-        )
-    for index, each in prepared.items():
-        results[index] = run.execute(each.recipe.program[-1:], results[index], outs[index])
-
-
-def _overwritten(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> set[int]:
-    """Leaves that share a byte with the `out` of an earlier leaf."""
-    sources = {
-        index: (each.info, at)
-        for index, each in prepared.items()
-        if (at := _source_at(each)) is not None
-    }
-    targets = {
-        index: place
-        for index, each in prepared.items()
-        if (place := _out_at(each, outs[index])) is not None
-    }
-    # An `out` has the index of its leaf; a source has a negative index.
-    spans = [_span(index, *place) for index, place in targets.items() if place[0].size]
-    spans += [_span(~index, *place) for index, place in sources.items() if place[0].size]
-    found = set()
-    for pair in _touching(spans):
-        out, source = max(pair), ~min(pair)
-        if out >= 0 and source >= 0 and out < source and source not in found:
-            info, at = targets[out]
-            if memory.overlap(info, at, *sources[source]):
-                found.add(source)
-    return found
-
-
 def _out_at(each: Prepared, out: Any) -> tuple[TensorInfo, int] | None:
     info = each.request.out
     if info is None or isinstance(out, TensorInfo) or info.abstract is not None:
@@ -411,14 +440,15 @@ def _source_at(each: Prepared) -> int | None:
     return address_of(each)
 
 
-def _span(index: int, info: TensorInfo, at: int) -> _Span:
+def _span(index: int, info: TensorInfo, at: int) -> tuple[int, int, int]:
+    """The first byte of a tensor, the byte after its last, and an index."""
     low, high = reach_of(info)
     return at + low, at + high, index
 
 
-def _touching(spans: Iterable[_Span]) -> Iterator[tuple[int, int]]:
+def _touching(spans: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
     """Yield the indices of each pair of spans that overlap."""
-    open_spans: list[_Span] = []
+    open_spans: list[tuple[int, int, int]] = []
     for span in sorted(spans):
         open_spans = [each for each in open_spans if each[1] > span[0]]
         for each in open_spans:

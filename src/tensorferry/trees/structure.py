@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import MutableMapping
 from contextlib import suppress
 from itertools import cycle, islice
 from operator import is_
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.nodes import Node, dotted
 from ..errors import ConversionError, LossyCastError, TreeError, UnsupportedTypeError
-from .containers import PLAIN, openings_of
+from .containers import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +31,7 @@ __all__ = [
     "equal",
     "have_equal_labels",
     "labels_of",
+    "recurring",
     "too_deep",
     "without_values",
 ]
@@ -69,7 +69,7 @@ class Container:
             x: The object.
             leaves: Its leaves are added here.
             kept: What it and each container inside are made again from is added here.
-            met: The `id` of each of them is added here.
+            met: The `id` of each of them is added here, as `recurring` takes them.
         """
         if type(x) is not self.kind:
             return False
@@ -78,6 +78,7 @@ class Container:
             return False
         whole, values = opened
         kept.append(whole)
+        met.append(id(x))
         if not self.inner:
             before = len(leaves)
             leaves += values
@@ -89,13 +90,12 @@ class Container:
                 return False
             start = 0
             for at, inner in self.inner:
-                leaves += values[start:at]
+                if start < at:
+                    leaves += values[start:at]
                 if not inner.take(values[at], leaves, kept, met):
                     return False
                 start = at + 1
             leaves += values[start:]
-        if self.size or self.kind is not tuple:  # there is only one empty tuple
-            met.append(id(x))
         return True
 
     def rebuild(self, kept: Iterator[Any], leaves: Iterator[Any]) -> Any:
@@ -108,22 +108,27 @@ class Container:
         Raises:
             NotMadeError: It, or one inside it, cannot be made of these values.
         """
-        whole = next(kept)
-        values: Any
-        if not self.inner:
-            values = islice(leaves, self.size)
-        else:
-            values = []
-            start = 0
-            for at, inner in self.inner:
-                values += islice(leaves, at - start)
-                values.append(inner.rebuild(kept, leaves))
-                start = at + 1
-            values += islice(leaves, self.size - start)
+        whole, start, failed = next(kept), 0, self
         try:
+            if not self.inner:
+                return self.make(whole, islice(leaves, self.size))
+            values: list[Any] = []
+            for at, inner in self.inner:
+                if start < at:
+                    values += islice(leaves, at - start)
+                start = at + 1
+                if inner.inner:
+                    values.append(inner.rebuild(kept, leaves))
+                else:  # not by a call of its own, because most are such
+                    failed = inner
+                    values.append(inner.make(next(kept), islice(leaves, inner.size)))
+            failed = self
+            values += islice(leaves, self.size - start)
             return self.make(whole, values)
+        except NotMadeError:
+            raise
         except Exception as error:  # noqa: BLE001 - what the class of the container raises
-            raise NotMadeError(self, error) from None
+            raise NotMadeError(failed, error) from None
 
     def put(self, values: Sequence[Any], start: int, leaves: list[Any]) -> list[Placed]:
         """Put what there is for each of its values that is a leaf where it belongs.
@@ -184,7 +189,7 @@ class Structure:
         ids: For each, the `id` of the object that it was, if those that recur are made once.
     """
 
-    __slots__ = ("_names", "_paths", "_recurring", "kept", "root", "size", "twins")
+    __slots__ = ("_names", "_paths", "_recurring", "kept", "recurs", "root", "size", "twins")
 
     def __init__(
         self, root: Container | None, kept: Sequence[Any], ids: Sequence[int] = ()
@@ -200,24 +205,30 @@ class Structure:
         its first occurrence."""
         self.twins: dict[int, int] = {}
         """For each leaf of a recurring container: the leaf's index at its first occurrence."""
-        if len(set(ids)) < len(ids):
-            self._find_twins(ids)
+        self.recurs = recurring(ids)
+        """For each container, the number of its first occurrence; ``None`` if none recurs."""
+        if self.recurs is not None:
+            self._find_twins(self.recurs)
 
-    def _find_twins(self, ids: Sequence[int]) -> None:
-        occurrences = Counter(ids)
-        first: dict[int, tuple[int, int]] = {}
-        pairs = zip(ids, self.containers(), strict=True)
-        for number, (each, (container, start)) in enumerate(pairs):
-            # Python has only one empty tuple, so its occurrences do not count.
-            if occurrences[each] == 1 or (container.kind is tuple and not container.size):
+    def _find_twins(self, recurs: list[int]) -> None:
+        placed, occurrences = self.containers(), Counter(recurs)
+        for number, (container, start) in enumerate(placed):
+            before = recurs[number]
+            if occurrences[before] == 1:
                 continue
-            before, there = first.setdefault(each, (number, start))
             leaves = slice(start, start + container.count)
             self._recurring[number] = container.make, leaves, before
             container.make = _make_once
+            there = placed[before][1]
             for index in range(container.count if before != number else 0):
                 twin = self.twins.get(there + index, there + index)
                 self.twins.setdefault(start + index, twin)
+
+    def without_kept(self) -> Structure:
+        """The structure without what is in one tree only: see `again`."""
+        found = Structure(self.root, ())
+        found._recurring, found.twins = self._recurring, self.twins
+        return found
 
     def containers(self) -> list[tuple[Container, int]]:
         """Each container, and the index of its first leaf. One comes before those inside it."""
@@ -287,10 +298,14 @@ class Structure:
         """
         return [name.removeprefix(".") for name in self._spelled("", dotted)[0]]
 
-    def path_of(self, node: Node) -> str:
-        """The path of a container that was opened as a `Node`."""
+    def path_of(self, wanted: Container | Node) -> str:
+        """The path of a container; of the one that was opened as a `Node`."""
         places = zip(self._spelled("$")[1], self.kept, strict=True)
-        return next(str(path) for (_, path, _), kept in places if kept is node)
+        return next(
+            str(path)
+            for (container, path, _), kept in places
+            if container is wanted or kept is wanted
+        )
 
     def _spelled(
         self, root: str, spell: Callable[[str], str] | None = None
@@ -308,22 +323,6 @@ class Structure:
 
         return self._visit(root, give)
 
-    def keys(self, tree: Any) -> list[tuple[Any, str] | None]:
-        """For each leaf, the mapping that holds it in a tree of this structure, and its key there.
-
-        ``None``: it is below no key that is a str, or the mapping takes no other.
-        """
-
-        def give(container: Container, _: Any, own: Any) -> list[Any]:
-            x = own[1]
-            keys: list[tuple[Any, str] | None] = [None] * container.size
-            if isinstance(x, MutableMapping) and len(x) == container.size:
-                keys = [(x, key) if isinstance(key, str) else None for key in x]
-            values = _values_of(x) if container.inner else keys
-            return list(zip(keys, values, strict=True))
-
-        return [key for key, _ in self._visit((None, tree), give)[0]]
-
     # -- comparisons ------------------------------------------------------------------------------
 
     def nodes(self) -> Iterator[Node]:
@@ -333,10 +332,6 @@ class Structure:
     def is_like(self, other: Structure) -> bool:
         """Whether another tree has the same containers and attributes in the same places."""
         return self._has_containers_of(other) and self.has_alike(other.kept)
-
-    def is_in_order_of(self, other: Structure) -> bool:
-        """Whether another tree surely has its leaves in the same order, by a quick check."""
-        return self._has_containers_of(other) and labels_of(self.kept) == labels_of(other.kept)
 
     def _has_containers_of(self, other: Structure) -> bool:
         if self.root is None or other.root is None:
@@ -376,26 +371,62 @@ class Structure:
         """
         if len(leaves) != self.size:
             raise ValueError(f"{len(leaves)} leaves for a tree of {self.size}")
-        if self.root is None:
+        kept = self.kept if count is None else [_stacking(each, count) for each in self.kept]
+        return self.again(kept, leaves)
+
+    def again(self, kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        """Make another tree with these containers, of other leaves.
+
+        Args:
+            kept: What its containers are made again from.
+            leaves: The leaves.
+
+        Raises:
+            UnsupportedTypeError: A container cannot be rebuilt.
+        """
+        root, whole = self.root, kept
+        if root is None:
             return leaves[0]
-        kept = [*self.kept] if count is None else [_stacking(each, count) for each in self.kept]
-        made: dict[int, list[tuple[Sequence[Any], Any]]] = {}
-        for number, (make, own, first) in self._recurring.items():
-            kept[number] = make, kept[number], leaves[own], made.setdefault(first, [])
+        if self._recurring:
+            made: dict[int, list[tuple[Sequence[Any], Any]]] = {}
+            once = {
+                number: (make, kept[number], leaves[own], made.setdefault(first, []))
+                for number, (make, own, first) in self._recurring.items()
+            }
+            whole = [once.get(number, each) for number, each in enumerate(kept)]
         try:
-            return self.root.rebuild(iter(kept), iter(leaves))
+            return root.rebuild(iter(whole), iter(leaves))
         except NotMadeError as failed:
             error, container = failed.why, failed.container
         except RecursionError as failed:
-            error, container = failed, self.root
+            error, container = failed, root
         if isinstance(error, RecursionError):
             raise too_deep() from None
-        path = next(path for each, path, _ in self._spelled("$")[1] if each is container)
+        path = Structure(root, kept).path_of(container)
         if isinstance(error, ConversionError):
             raise at_path(error, path) from error
         kind = container.kind.__name__
         _note(error, f"raised when the {kind} at {path} was made again of its new values")
         raise error
+
+
+def recurring(ids: Sequence[int]) -> list[int] | None:
+    """For each container, the number of its first occurrence; ``None`` if none recurs.
+
+    Args:
+        ids: The `id` of each.
+    """
+    if len({*ids}) == len(ids):
+        return None
+    first: dict[int, int] = {}
+    found = [first.setdefault(each, number) for number, each in enumerate(ids)]
+    # Python has only one empty tuple, so its occurrences do not count.
+    if _EMPTY in first:
+        found = [at if ids[at] != _EMPTY else number for number, at in enumerate(found)]
+    return found if len({*found}) < len(found) else None
+
+
+_EMPTY = id(())
 
 
 def _stacking(kept: Any, count: int) -> Any:
@@ -466,15 +497,6 @@ def _labels(kept: Any) -> list[Any] | None:
     if isinstance(kept, (dict, list)):
         return [(type(key), key if type(key) in PLAIN else id(key)) for key in kept]
     return None
-
-
-def _values_of(x: Any) -> list[Any]:
-    """The values of a container; none of a leaf."""
-    for opening in openings_of(type(x)):
-        opened = opening.open(x)
-        if opened is not None:
-            return [*opened[1]]
-    return []
 
 
 def without_values(kept: dict[Any, Any]) -> Any:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..core.leaf_dtypes import DtypeRule
     from ..execution.recipes import Conversion
     from .leaves import LeafRule
-    from .program import Programs
 
     LikeLeaf = tuple[str, str | None, object, Labels | None]
 
@@ -68,7 +67,8 @@ class Targets:
         """Whether the request depends on the description of a leaf: see `asked_of`."""
         self._by_dtype: dict[tuple[Conversion, str], Conversion] = {}
         self.copies = targets is None
-        self._programs: dict[tuple[LeafRule, bool], Programs] = {}
+        self.programs: dict[tuple[LeafRule, bool], Any] = {}
+        """What has been made for them: see `api.programs_of`."""
         if isinstance(targets, tuple):
             name, device = targets
             self.common = self._make(
@@ -82,20 +82,6 @@ class Targets:
     def are_numbers(self) -> bool:
         """Whether all leaves become Python numbers, or lists of them."""
         return self.common is not None and not self.common.target.capabilities.memory.exists
-
-    def programs(self, rule: LeafRule, *, coalesce: bool) -> Programs:
-        """The programs of trees for these targets, always the same object.
-
-        Args:
-            rule: The rule for which leaves are converted.
-            coalesce: Whether small leaves cross the bus together.
-        """
-        found = self._programs.get((rule, coalesce))
-        if found is None:
-            from .program import Programs  # here, because a lone tensor needs none of it
-
-            found = self._programs[rule, coalesce] = Programs(self, rule, coalesce=coalesce)
-        return found
 
     def asked_of(
         self, conversion: Conversion, info: TensorInfo, name: Callable[[], str]
@@ -163,7 +149,8 @@ class Targets:
         request = make_request(
             backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs, like
         )
-        return conversion_of(backend, request).labelled(like=labels)
+        found = conversion_of(backend, request)
+        return found if labels is None else found.labelled(like=labels)
 
 
 def _is_opaque(info: TensorInfo) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..backends.nodes import Node
 from ..host.numpy_dtypes import of_numpy
 from ..sequences import numbers
 from ..sequences.diagnostics import DEEPEST
@@ -16,13 +15,12 @@ from .containers import BUILT_IN, PLAIN, is_mapping, may_open, openings_of
 from .structure import Container, Structure, too_deep, without_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     from .containers import Opening
-    from .leaves import LeafRule
 
 
-__all__ = ["columns_alike", "is_row", "take_apart"]
+__all__ = ["is_row", "take_apart"]
 
 _LEAVES: set[type] = set(PLAIN)
 """Types that are known not to be containers."""
@@ -75,40 +73,6 @@ def take_apart(
         walk = _Walk(chosen, first, sharing=sharing, rows=rows, fields=True)
         walk.take(tree)
     return walk.leaves, Structure(walk.root, walk.kept, walk.ids)
-
-
-def columns_alike(
-    trees: Sequence[Any], before: list[Any], structure: Structure, rule: LeafRule, *, rows: bool
-) -> list[list[Any]] | None:
-    """The leaves of trees that are like another one; ``None`` if one is not, or may not be.
-
-    Args:
-        trees: The trees.
-        before: The leaves of the other one.
-        structure: Its structure.
-        rule: The rule for which leaves are converted.
-        rows: As for `take_apart`.
-    """
-    leaves: list[Any] = []
-    kept: list[Any] = []
-    root = structure.root
-    if rows and any(container.kind is list for container, _ in structure.containers()[1:]):
-        return None  # in another tree there may be a list of numbers
-    if root is None:
-        leaves += trees
-    elif not all(root.take(tree, leaves, kept, []) for tree in trees):
-        return None
-    statics = [each.static for each in kept if isinstance(each, Node) and each.static]
-    if not structure.has_alike(kept) or (rule.refuses and not all(map(rule.is_free, statics))):
-        return None
-    columns = [leaves[index :: structure.size] for index in range(structure.size)]
-    for column, leaf in zip(columns, before, strict=True):
-        kinds = set(map(type, column))
-        if rows and type(leaf) is list and all(is_row(x) for x in column if type(x) is list):
-            kinds.discard(list)  # elsewhere it is not known to be below a key
-        if not kinds <= _LEAVES and any(may_open(kind, column) for kind in kinds):
-            return None
-    return columns
 
 
 class _Walk:

@@ -314,7 +314,7 @@ def _open_dates(x: Any, array: Array, opening: Opening) -> Opened:
     # Here, because they would make `import tensorferry` slower.
     from ...columns.column import Column
     from ...columns.layouts import asked_of
-    from ..dates import dates_of
+    from ..opening import dates_of
 
     request = opening.request
     contents = dates_of(

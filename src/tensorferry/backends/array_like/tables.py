@@ -54,7 +54,7 @@ class ArrowColumn:
     def __init__(self, kind: str, name: str, meaning: Type, chunks: Any, code: hints.Code) -> None:
         self.kind, self.name, self.type, self.chunks, self.code = kind, name, meaning, chunks, code
 
-    def found(self, asked: str | None) -> Found:
+    def contents(self, asked: str | None) -> Found:
         """Its contents; `asked` is the requested dtype."""
         return column_of(self.type, self.chunks, asked)
 
@@ -65,7 +65,7 @@ class ArrowColumn:
             UnsupportedTypeError: Python has no such objects.
         """
         if self.type.extension:
-            found = self.found(None)
+            found = self.contents(None)
         else:
             found = None
         if not isinstance(found, Column) or found.inner:
@@ -123,7 +123,7 @@ def found_in(x: Any, asked: str | None) -> TableContents:
     """
     read = x if isinstance(x, ArrowColumn) else read_arrow(x)
     if isinstance(read, ArrowColumn):
-        found = read.found(asked)
+        found = read.contents(asked)
         if isinstance(found, Refused):
             found = found._replace(hint=found.hint.within(read.code))
         return TableContents(read.kind, read.name or None, found)
@@ -131,7 +131,7 @@ def found_in(x: Any, asked: str | None) -> TableContents:
         rows = sum(span.length for span in next(iter(read.values())).chunks)
     else:
         rows = 0
-    columns = [(name, each.found(asked)) for name, each in read.items()]
+    columns = [(name, each.contents(asked)) for name, each in read.items()]
     table = Table(
         list(read.items()), rows, lambda name, _: Hint(hints.code(_without([name]))), _without, "x"
     )

@@ -159,7 +159,7 @@ class ArrowBackend(ColumnBackend):
         pa = self._pa
         return [pa.ChunkedArray, *(type(pa.array([], kind)) for kind in self._plain)]
 
-    def found(self, x: Any, asked: str | None) -> Found:
+    def contents_of_column(self, x: Any, asked: str | None) -> Found:
         pa = self._pa
         name = self._name(x.type)
         if name is not None and not x.null_count:

@@ -305,7 +305,7 @@ def _returning_callback(
                 outs,
             )
         except Exception as error:
-            raise RuntimeError(function.aside(error)) from error
+            raise RuntimeError(function.keep_exception(error)) from error
         return tuple([x.astype(kind, copy=False) for x, kind in zip(outs, returned, strict=True)])
 
     return callback
@@ -335,7 +335,7 @@ def _filling_callback(
         try:
             fill(arrays[:count], arrays[count:])
         except Exception as error:
-            raise RuntimeError(function.aside(error)) from error
+            raise RuntimeError(function.keep_exception(error)) from error
         return ()
 
     return callback

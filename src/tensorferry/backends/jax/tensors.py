@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import hints
+from ...core.declaration import Placement
 from ...core.devices import HOST, device_name, kind_of
 from ...core.info import TensorInfo
-from ...core.placement import Placement
 from ...errors import DeviceError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, dlpack, memory

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.layout import spans
-from ...core.places import places_by
-from ...core.signature import COMPACT, layout_of
+from ...core.signature import COMPACT, layout_of, places_by
 from ...host import casts, memory
 from ...host.numpy_dtypes import NAMES
-from ...sequences import numbers
-from ...sequences.numbers import EXPECTED
 from .. import together
+from ..fast_paths import made_when_called
 from ..quick import Quick
 from .tensors import NumpyBackend, who_writes
 
@@ -172,6 +170,10 @@ class NumpyQuick(Quick[NumpyBackend]):
             return self._unaddressed(first)
         return None
 
+    def likeness_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
+        return self.likeness(tensors[0]) if alike else None
+
     def join(self, tensors: Sequence[Any]) -> Array | None:
         return memory.joined(tensors) if tensors[0].dtype in NAMES else None
 
@@ -193,7 +195,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         if before.swapped or before.weak_dtype is not None:
             return None
         if verb == "copy" and before.is_compact and not any(step.arguments):
-            return np.ndarray.copy
+            return _copy
         if verb == "cast":
             return casts.direct_cast(before.dtype, *step.arguments)
         return None
@@ -210,7 +212,10 @@ class NumpyQuick(Quick[NumpyBackend]):
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         name = self.backend.name
-        return {(np.ndarray, name): _plain, (list, name): _from_list}
+        return {
+            (np.ndarray, name): _plain,
+            (list, name): made_when_called(list, name, _list_reader),
+        }
 
 
 def _alike(tensors: Sequence[Any]) -> Mapping[Any, Sequence[int]] | None:
@@ -240,6 +245,14 @@ _FEW = 16
 """Up to so many arrays, their attributes are read in Python."""
 
 
+def _copy(x: Array) -> Any:
+    """`copy` of an array without gaps."""
+    return x.copy()
+
+
+_copy.for_many = lambda arrays: list(map(np.ndarray.copy, arrays))  # type: ignore[attr-defined]
+
+
 def _write_alike(x: Array, out: Array) -> None:
     """`write` between arrays of one dtype."""
     # NumPy copies first if they overlap, but not along one axis, where its order is right only for
@@ -249,10 +262,12 @@ def _write_alike(x: Array, out: Array) -> None:
     out[...] = x
 
 
-_from_list = numbers.list_reader(
-    {kind: exact.dtype for kind, exact in EXPECTED.items()}, otherwise=together.join
-)
-"""The fast path of a list to NumPy."""
+def _list_reader() -> Callable[[Any], Any]:
+    """The fast path of a list to NumPy."""
+    from ...sequences import numbers  # here, because only lists need it
+
+    dtypes = {kind: exact.dtype for kind, exact in numbers.EXPECTED.items()}
+    return numbers.list_reader(dtypes, otherwise=together.join)
 
 
 def _plain(x: Array) -> Array | None:

@@ -346,7 +346,7 @@ def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
 def _dates_of(x: Any, opening: Opening) -> Opened:
     """Open dates or durations: as their integers, if an integer dtype is named; else refused."""
     from ...columns.layouts import asked_of
-    from ..dates import dates_of
+    from ..opening import dates_of
 
     if has_masked(x):
         raise _masked()

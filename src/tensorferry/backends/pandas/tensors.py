@@ -461,7 +461,7 @@ class PandasBackend(ColumnBackend):
     def empty(self, x: Any) -> Any:
         return x[:0]
 
-    def found(self, x: Any, asked: str | None) -> Found:
+    def contents_of_column(self, x: Any, asked: str | None) -> Found:
         pd, dtype = self._pd, x.dtype
         if isinstance(dtype, np.dtype):
             return self._found_in_numpy(x, dtype, asked)
@@ -544,7 +544,7 @@ class PandasBackend(ColumnBackend):
         if unknown:
             found = None
         else:
-            found = self.found(dtype.categories, asked)
+            found = self.contents_of_column(dtype.categories, asked)
         if isinstance(found, Column) and not found.inner:  # tuples are categories, and no rows
             decoded = DictionaryEncoded(
                 codes, found.values_with_any_nulls(), gone if marked else None

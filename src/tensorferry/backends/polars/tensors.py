@@ -162,7 +162,7 @@ class PolarsBackend(ColumnBackend):
     def empty(self, x: Any) -> Any:
         return x.clear()
 
-    def found(self, x: Any, asked: str | None) -> Found:
+    def contents_of_column(self, x: Any, asked: str | None) -> Found:
         pl, dtype = self._pl, x.dtype
         name = self._plain.get(dtype)
         if name is not None and x.n_chunks() == 1 and not x.null_count():

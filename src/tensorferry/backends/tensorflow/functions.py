@@ -76,7 +76,7 @@ class TensorflowInner(Inner):
         return tf.convert_to_tensor(leaf) if is_value else None
 
     def remarks(self, flat: Flat) -> Sequence[str]:
-        if flat.careful:
+        if flat.checks_each_call:
             return [
                 (
                     "it cannot be traced, so it is not known whether it draws "
@@ -261,7 +261,7 @@ def _refuse_lost(
             x if axis is None else tf.gather(x, 0, axis=axis)
             for x, axis in zip(inputs, rule.dims, strict=True)  # type: ignore[union-attr]
         ]
-    if not flat.careful:
+    if not flat.checks_each_call:
         traced = _traced(flat, [(tuple(x.shape), BACKEND.names[x.dtype]) for x in inputs])
         moved = [traced.inputs[index] for index in wrt]
         outs = [out for out in outs if _is_linked(moved, [traced.outputs[out]])]
@@ -403,7 +403,7 @@ def _host(function: Function, shapes: Sequence[tuple[int, ...]] | None) -> Calla
             results = function.run(tensors, OUTER)
         except Exception as error:
             # TensorFlow replaces the error by one of its own, which keeps the text and the notes.
-            told = function.aside(error)
+            told = function.keep_exception(error)
             if hasattr(error, "add_note"):
                 raise
             raise RuntimeError(told) from error

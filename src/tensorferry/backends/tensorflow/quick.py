@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from ...core.devices import HOST
 from ...core.dtypes import ORDINARY
 from ...core.layout import AXES
 from ...host import memory
-from ...sequences import numbers
 from .. import together
+from ..fast_paths import made_when_called
 from ..quick import Quick
 from .tensors import TensorflowBackend
 
@@ -133,7 +133,7 @@ class TensorflowQuick(Quick[TensorflowBackend]):
         return {
             (eager, "numpy"): self._to_array,
             (eager, name): _identity_path(self.backend),
-            (list, name): _numbers_path(self.backend),
+            (list, name): made_when_called(list, name, partial(_numbers_path, self.backend)),
         }
 
 
@@ -242,6 +242,8 @@ def _identity_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
 
 def _numbers_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
     """Fast path from a list of floats: read into memory that TensorFlow adopts without a copy."""
+    from ...sequences import numbers  # here, because only lists need it
+
     host, eagerly, eager = backend.host, backend.tf.executing_eagerly, backend.eager
     read = numbers.list_reader(
         {float: "float32"}, lambda length, dtype: memory.compact((length,), dtype)

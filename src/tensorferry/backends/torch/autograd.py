@@ -235,7 +235,7 @@ _RANDOM = "without generator=, they differ at each call, also when its gradient 
 
 def steers(flat: Flat) -> bool:
     """Whether a function uses autograd itself, or may: not for transformations of `torch.func`."""
-    return flat.steers_autograd or flat.careful
+    return flat.steers_autograd or flat.checks_each_call
 
 
 def forward(flat: Flat, *tensors: Any) -> Sequence[Any]:
@@ -274,7 +274,7 @@ def with_autograd(flat: Flat, tensors: Sequence[Any], *, plain: bool = False) ->
         # So that `backward` fills ``x.grad``, as for a leaf.
         x.retain_grad()
     with AutogradUse(keeps_graphs=bool(before)) as use:
-        call = partial(_watched, flat) if flat.careful else _call
+        call = partial(_watched, flat) if flat.checks_each_call else _call
         results = call(flat.plain if plain else flat, tensors)
     if not flat.makes_leaves and not before and foreign_leaves(results, [*tensors, *use.made]):
         raise closed_over(flat)

@@ -17,7 +17,7 @@ from ...core.capabilities import DeviceFacts
 from ...core.devices import HOST, device_name, kind_of, meant
 from ...core.layout import ALIGNMENT, spans
 from ...core.named_tuple import NamedTuple
-from ...core.places import places_by
+from ...core.signature import places_by
 from .declared import DECLARED
 
 if TYPE_CHECKING:

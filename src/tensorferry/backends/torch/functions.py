@@ -160,7 +160,7 @@ class TorchInner(Inner):
         return None
 
     def remarks(self, flat: Flat) -> Sequence[str]:
-        if flat.careful:
+        if flat.checks_each_call:
             return [
                 (
                     "its values decide what it does, so it cannot be traced without shapes=, and each "
@@ -361,7 +361,7 @@ def _result(number: int) -> Any:
 
 def _in_graph(number: int, *tensors: Any) -> Any:
     function = _calls[number]
-    function.flat.look(tuple(OUTER.spec(each) for each in tensors))
+    function.flat.output_specs(tuple(OUTER.spec(each) for each in tensors))
     return tuple(OUTER.apply(function, tensors))
 
 

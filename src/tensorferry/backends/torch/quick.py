@@ -20,9 +20,8 @@ from ...host import casts, memory, subnormals
 from ...host.extensions import extension
 from ...host.numpy_dtypes import numpy_dtype
 from ...planning.rules import agrees
-from ...sequences import numbers
 from .. import registry, together
-from ..fast_paths import NOT_ACCEPTED
+from ..fast_paths import NOT_ACCEPTED, made_when_called
 from ..quick import Quick, unchanged
 from .declared import AS_INTEGERS, CAST_ALIKE
 from .devices import reach
@@ -61,8 +60,6 @@ _SMALL = 1 << 15
 """Up to this many bytes, NumPy copies faster than PyTorch, which starts threads."""
 _TOGETHER = 1 << 20
 """Up to this many bytes, a list of tensors is joined faster without PyTorch."""
-_read_list = numbers.list_reader({bool: "bool", int: "int64", float: "float32"})
-"""Reads a list of numbers, if PyTorch's default dtype is float32."""
 _LISTED = ORDINARY | {"bfloat16"}
 """Dtypes for which PyTorch's `tolist` gives the exact numbers, with NaN's sign and payload.
 
@@ -143,6 +140,12 @@ class TorchQuick(Quick[TorchBackend]):
             return None
         return len(info.shape), info._replace(shape=(), strides=(), misalignment=0)
 
+    def likeness_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        likeness = self.likeness(tensors[0])
+        if likeness is None or self.are_alike(tensors) is None:
+            return None
+        return likeness, any(map(_REQUIRES_GRAD, tensors))
+
     def join(self, tensors: Sequence[Any]) -> Array | None:
         if self.reader is None or tensors[0].nbytes * len(tensors) > _TOGETHER:
             return None
@@ -183,7 +186,9 @@ class TorchQuick(Quick[TorchBackend]):
             (tensor, name): identity,
             (parameter, name): identity,
             (np.ndarray, name): _from_numpy(backend),
-            (list, name): _from_list(backend, self.are_alike),
+            (list, name): made_when_called(
+                list, name, partial(_from_list, backend, self.are_alike)
+            ),
         }
 
 
@@ -723,6 +728,10 @@ def _from_list(
 
     `torch.stack` keeps PyTorch's own in their graph, and refuses different shapes and devices.
     """
+    from ...sequences import numbers  # here, because only lists need it
+
+    # For where the default dtype is float32.
+    read = numbers.list_reader({bool: "bool", int: "int64", float: "float32"})
     from_numpy = backend.from_numpy
     default_dtype, single = backend.torch.get_default_dtype, backend.torch.float32
     memories, compiling, stack = backend.memories, backend.compiling, backend.torch.stack
@@ -733,7 +742,7 @@ def _from_list(
             return None
         if type(x[0]) not in memories:
             if default_dtype() is single:
-                array = _read_list(x)
+                array = read(x)
             else:
                 array = None
             if array is not None:

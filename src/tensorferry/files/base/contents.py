@@ -229,8 +229,10 @@ class Contents:
         marks.sort()
         twice = set(marks[1:][marks[1:] == marks[:-1]].tolist())
         first: dict[Hashable, str] = {}
-        found = {}
-        for name, stored in self.tensors.items() if twice else ():
+        found: dict[str, str] = {}
+        if not twice:
+            return found
+        for name, stored in self.tensors.items():
             if hash(stored.key) in twice:
                 kept = first.setdefault(stored.key, name)
                 if kept != name and stored.size:

@@ -54,6 +54,8 @@ class Format(ABC):
     own_metadata: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Metadata that belong to the format, and not to what is stored in it: for each key, the values
     that its readers take. The first is that of a new file."""
+    reserved: ClassVar[frozenset[str]] = frozenset()
+    """Names of strings that it needs itself, so that no metadata can have them."""
     ties: ClassVar[Literal["own", "copy or alias", "copy"]] = "copy or alias"
     """How it says that two names are one tensor: by a convention of its ``own``.
 

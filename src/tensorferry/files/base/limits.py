@@ -663,6 +663,9 @@ def refuse_contents(format: Format, contents: Contents) -> None:  # noqa: A002 -
     if not format.holds_metadata:
         hint = FileHint(Metadataless(tuple(contents.metadata)))
         format.refuse_any(contents.metadata, "has no place for metadata", hint)
+    ours = [key for key in contents.metadata if key in format.reserved]
+    hint = FileHint(Metadataless(tuple(ours)))
+    format.refuse_any(map(repr, ours), "needs these names of metadata itself", hint)
     if len(contents.tensors) > MOST_TENSORS:
         raise FormatLimitError(
             f"{len(contents.tensors):,} tensors in one file are more than is read back, which is "

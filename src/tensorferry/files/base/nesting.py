@@ -17,16 +17,22 @@ __all__ = [
     "CONTAINER",
     "DEEPEST",
     "MOST",
+    "MOST_LETTERS",
     "PLAIN",
     "Keys",
+    "NameCounts",
     "are_plain",
     "children_of",
     "free_name",
     "is_container",
     "is_flat",
     "is_plain",
+    "is_taken",
     "keys_of",
     "leaves",
+    "letters_below",
+    "letters_in",
+    "letters_of",
     "like",
     "name_at",
     "named_values",
@@ -73,21 +79,95 @@ class Keys:
         return len(alike) <= _MOST_ALIKE
 
 
-def is_plain(key: Any, depth: int = 4) -> bool:
-    """Whether a key is a plain value, or a small tuple of them.
+def is_plain(key: Any) -> bool:
+    """Whether a key is a plain value, or a small tuple of them, which may nest a little.
 
-    >>> is_plain((1, "a")), is_plain(frozenset())
-    (True, False)
+    >>> is_plain((1, ("a", None))), is_plain(frozenset()), is_plain((1,) * 65)
+    (True, False, False)
+    """
+    if key is None or type(key) in _OF_KEYS:
+        return True
+    return type(key) is tuple and _elements_left(key, 4, _MOST_IN_A_KEY) >= 0
+
+
+_OF_KEYS = frozenset({str, int, float, bool, bytes, complex})
+_MOST_IN_A_KEY = 64
+"""The most elements of a tuple that is a key, with those of tuples in it, which may be one tuple."""
+_LONG = 1_000
+"""As many characters of a text in such a tuple count as one more element."""
+
+
+def _elements_left(key: tuple[Any, ...], depth: int, left: int) -> int:
+    """How many more elements a key may have after these; negative if it is none."""
+    left -= len(key)
+    for each in key:
+        if left < 0 or not depth:
+            return -1
+        if type(each) is tuple:
+            left = _elements_left(each, depth - 1, left)
+        elif type(each) in (str, bytes):
+            left -= len(each) // _LONG
+        elif each is not None and type(each) not in _OF_KEYS:
+            return -1
+    return left
+
+
+def letters_in(value: Any) -> int:
+    """About how many characters a plain value has as text, which is not made for it.
+
+    A large integer counts as more, because the time for its text grows with the square of its size.
+    """
+    kind = type(value)
+    if kind is str:
+        return len(value)
+    if kind is int:
+        bits: int = value.bit_length()
+        return 1 + bits // 3 + (bits >> 5) * (bits >> 5)
+    if kind is tuple:
+        return sum(map(letters_in, value)) + 2 * len(value)
+    return 4 * len(value) if kind is bytes else 8
+
+
+def letters_of(values: Collection[Any]) -> int:
+    """As `letters_in`, for many plain values, most of which are small."""
+    large = [value for value in values if type(value) is int and not -_OWN_HASH < value < _OWN_HASH]
+    texts = [value for value in values if type(value) is str]
+    rest = len(values) - len(texts)
+    return sum(map(len, texts)) + 8 * rest + sum(map(letters_in, large))
+
+
+class NameCounts(dict[str, int]):
+    """How many of a tree's tensors or values would have one name, and what all names take.
+
+    A long key that leads to many tensors is in the name of each: a few bytes of a file could take
+    any amount of memory.
 
     Args:
-        key: The key.
-        depth: How deep tuples may nest.
+        most: The most characters of all names.
     """
-    if key is None or type(key) in (str, int, float, bool, bytes, complex):
-        return True
-    if type(key) is not tuple or not depth or len(key) > 16:
-        return False
-    return all(is_plain(each, depth - 1) for each in key)
+
+    __slots__ = ("left", "most")
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.left = self.most = most
+
+    def take(self, letters: int) -> None:
+        """Count characters of names, before they are made.
+
+        Raises:
+            FormatLimitError: There are too many.
+        """
+        self.left -= letters
+        if self.left < 0:
+            raise FormatLimitError(
+                f"The names in the tree have more than {self.most:,} characters: long keys lead "
+                "to many tensors or values."
+            )
+
+
+MOST_LETTERS = 1 << 26
+"""The most characters of the names of a tree's tensors; its other values may have twice as many."""
 
 
 DEEPEST = 64
@@ -141,7 +221,7 @@ def leaves(tree: Any, leaf: type | tuple[type, ...] = Ref) -> Iterator[tuple[tup
             else:
                 stack.append(((*keys, key), children_of(child)))
         if depth > DEEPEST or visited > MOST:
-            where = ".".join(map(str, keys[:8]))
+            where = ".".join(str(key)[:100] for key in keys[:8])
             raise FormatLimitError(
                 f"The tree nests deeper than {DEEPEST} or has more than {MOST:,} values (a "
                 "container counts as "
@@ -161,13 +241,13 @@ def names(tree: Any, leaf: type = Ref) -> list[str]:
     ['model.weight', 'model.weight#2', 'state.1.0']
     """
     found: dict[str, None] = {}
-    counts: dict[str, int] = {}
+    counts = NameCounts(MOST_LETTERS)
     for keys, _ in leaves(tree, leaf):
         found[name_at(keys, found, counts)] = None
     return list(found)
 
 
-def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int]) -> str:
+def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: NameCounts) -> str:
     """The name of a tensor by its path.
 
     Args:
@@ -175,7 +255,11 @@ def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int
         taken: The names of the tensors before it.
         counts: How many tensors would have the same name. It is updated by calls for all tensors,
             in order.
+
+    Raises:
+        FormatLimitError: All names together have too many characters.
     """
+    counts.take(sum(map(letters_in, keys)) + len(keys))
     return free_name(".".join(map(str, keys)) if keys else _LONE, taken, counts)
 
 
@@ -232,9 +316,12 @@ def named_values(tree: Any) -> dict[str, Any]:
 
     Args:
         tree: The tree; ``None``, or an empty container, has none.
+
+    Raises:
+        FormatLimitError: All paths together have too many characters.
     """
     found: dict[str, Any] = {}
-    counts: dict[str, int] = {}
+    counts = NameCounts(2 * MOST_LETTERS)
     has_none = tree is None or (is_container(tree) and not tree)
     if has_none:
         left: list[tuple[str, Any]] = []
@@ -253,6 +340,7 @@ def named_values(tree: Any) -> dict[str, Any]:
             inside = node.values()
         else:
             inside = node
+        counts.take(letters_below(above, node))
         paths = [f"{above}{key}" for key, _ in children_of(node)]
         # The keys 1 and "1" have the same path.
         differ = inside is node or len(set(paths)) == len(paths)
@@ -261,6 +349,29 @@ def named_values(tree: Any) -> dict[str, Any]:
         else:
             left.extend(reversed([*zip(paths, inside, strict=True)]))
     return found
+
+
+def letters_below(above: str, node: Any) -> int:
+    """How many characters the paths of a container's children have.
+
+    Args:
+        above: What each begins with.
+        node: The container.
+    """
+    own = sum(map(letters_in, node)) if isinstance(node, dict) else 6 * len(node)
+    return len(above) * len(node) + own
+
+
+_TAKEN = frozenset(dir(OrderedDict()))
+
+
+def is_taken(name: str) -> bool:
+    """Whether an attribute of that name would replace what an ordered dict does, or its copies do.
+
+    >>> is_taken("items"), is_taken("__deepcopy__"), is_taken("_metadata")
+    (True, True, False)
+    """
+    return name in _TAKEN or (name.startswith("__") and name.endswith("__"))
 
 
 def is_flat(tree: Any, names: Iterable[str]) -> bool:

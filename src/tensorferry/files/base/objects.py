@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import UnsafeFileError
 from .contents import NotTensor
-from .nesting import PLAIN, are_plain, free_name, like
+from .nesting import (
+    MOST_LETTERS,
+    PLAIN,
+    NameCounts,
+    are_plain,
+    children_of,
+    free_name,
+    is_container,
+    letters_below,
+    like,
+)
 from .wording import named
 
 if TYPE_CHECKING:
@@ -140,9 +150,12 @@ def objects_in(tree: Any) -> dict[str, str]:
 
     Args:
         tree: The tree.
+
+    Raises:
+        FormatLimitError: All paths together have too many characters.
     """
     found: dict[str, str] = {}
-    counts: dict[str, int] = {}
+    counts = NameCounts(2 * MOST_LETTERS)
     left: list[tuple[str, Any]] = [("", tree)]
     while left:
         place, node = left.pop()
@@ -152,12 +165,12 @@ def objects_in(tree: Any) -> dict[str, str]:
         told = _told(node)
         if told:
             found[free_name(place or "The whole", found, counts)] = told
-        children: list[tuple[Any, Any]] = []
-        if isinstance(node, dict):
-            children = [*node.items()]
-        elif kind in (list, tuple) and not are_plain(node):
-            children = [*enumerate(node)]
         above = f"{place}." if place else ""
+        if is_container(node) and not are_plain(child for _, child in children_of(node)):
+            counts.take(letters_below(above, node))
+            children = [*children_of(node)]
+        else:
+            children = []
         inside = [(f"{above}{key}", child) for key, child in children]
         inside += [(f"{place}@{key}", child) for key, child in _attributes(node).items()]
         left.extend(reversed(inside))

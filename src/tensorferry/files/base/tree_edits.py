@@ -12,7 +12,17 @@ from ...errors import FormatLimitError
 from ...hints import Hint
 from ...host.numpy_dtypes import of_numpy
 from .contents import Ref
-from .nesting import are_plain, children_of, is_container, leaves, like, name_at, relabel
+from .nesting import (
+    MOST_LETTERS,
+    NameCounts,
+    are_plain,
+    children_of,
+    is_container,
+    leaves,
+    like,
+    name_at,
+    relabel,
+)
 from .stored import InMemory
 from .wording import named
 
@@ -267,7 +277,7 @@ def with_scalars(contents: Contents) -> Contents:
     if not any(dtypes):
         return contents
     tensors: dict[str, Stored] = {}
-    counts: dict[str, int] = {}
+    counts = NameCounts(MOST_LETTERS)
     now: list[Any] = []
     for (keys, leaf), dtype in zip(found, dtypes, strict=True):
         if dtype is None and not isinstance(leaf, Ref):

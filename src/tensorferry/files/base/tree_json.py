@@ -22,7 +22,7 @@ from ...errors import FileFormatError, FormatLimitError, an
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from .contents import Ref, Special
 from .limits import FileHint, InPlace, Keyed, Leaving, in_place_of_scalar
-from .nesting import DEEPEST, MOST, Keys, names, relabel
+from .nesting import DEEPEST, MOST, Keys, is_taken, names, relabel
 from .wording import named
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ FACTORIES: dict[str, Any] = {
     each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)
 }
 """The default factories of a ``defaultdict`` that can be stored, by name."""
-_TAKEN = frozenset(dir(OrderedDict()))
 MOST_BITS = 8192
 """Of an integer; Python writes no more than 4,300 decimal digits, which is 14,000 bits
 (https://docs.python.org/3/library/stdtypes.html#integer-string-conversion-length-limitation)."""
@@ -302,7 +301,7 @@ class _Decoder:
         if len(result) != len(items):
             raise ValueError("a key stands there twice")
         attributes = self.node(node.get("attributes", {}), depth + 1)
-        if not _TAKEN.isdisjoint(attributes):
+        if any(type(name) is not str or is_taken(name) for name in attributes):
             raise ValueError("an attribute would replace what a dict does")
         if attributes:
             vars(result).update(attributes)

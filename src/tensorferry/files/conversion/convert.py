@@ -18,7 +18,7 @@ from ... import hints
 from ...core.dtypes import find
 from ...core.leaf_dtypes import rule_of_words, why_idle
 from ...errors import FileFormatError, FormatLimitError, shown, validate_flags, validate_word
-from ...files.base.format import INSTEAD
+from ...hints import Hint
 from ..base.contents import ColumnKeywords, NotTensor
 from ..base.limits import FileHint, Given, Leaving, Without, Words, completed
 from ..base.nesting import named_values
@@ -307,13 +307,14 @@ def _given(before: Contents, selection: Mapping[str, Any]) -> Given:
     sources = {}
     taken = names_taken(before, selection["include"], selection["exclude"])
     renamed: dict[str, frozenset[str]] = dict.fromkeys(selection["rename"], frozenset())
-    for name in before.tensors if substitutes else ():
-        new = name
-        for text, substitute in zip(selection["rename"], substitutes, strict=True):
-            old, new = new, substitute(new)
-            if new != old and name in taken:
-                renamed[text] |= {name}
-        sources[new] = name
+    if substitutes:
+        for name in before.tensors:
+            new = name
+            for text, substitute in zip(selection["rename"], substitutes, strict=True):
+                old, new = new, substitute(new)
+                if new != old and name in taken:
+                    renamed[text] |= {name}
+            sources[new] = name
     return Given(
         exclude=selection["exclude"],
         rename=selection["rename"],
@@ -495,10 +496,16 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
     else:
         format_ = format_named(to)
     if not format_.writes:
-        name = target.with_suffix(".safetensors").name
+        # Not `to` alone: the name of the file is that of the format.
+        other = target.with_suffix(".safetensors")
         raise FormatLimitError(
             f"{format_.title or format_.name} can be read, not written.",
-            FileHint(Words(INSTEAD, f'save(x, "{name}"), or another format')),
+            FileHint(
+                Words(
+                    Hint(hints.OtherOutput(str(other)), ", or another format"),
+                    f'save(x, "{other.name}"), or another format',
+                )
+            ),
         )
     format_.ensure_loaded()
     return format_

@@ -290,11 +290,9 @@ class _DistributedCheckpoint:
                     f"{nbytes:,} bytes."
                 )
             place = lengths(asked.get("offset"))
-            if found.setdefault((name, place), _Item(path, offset, nbytes)) != (
-                path,
-                offset,
-                nbytes,
-            ):
+            item = _Item(path, offset, nbytes)
+            # Several processes may tell of the same region, but it lies in one place.
+            if found.setdefault((name, place), item) != item:
                 raise FileFormatError(f"{self._where} has {name[:200]} twice at {place}.")
         missing = [file for file, size in sizes.items() if size is None]
         if missing:

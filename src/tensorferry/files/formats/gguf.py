@@ -467,7 +467,8 @@ class _Header:
                 nbytes = stored.nbytes
             elif blocks is not None:
                 found.others[name] = (
-                    f"{blocks.kind[5:]}, quantised in big-endian blocks, {list(shape)}"
+                    f"{blocks.kind.removeprefix('gguf.')}, quantised in big-endian blocks, "
+                    f"{list(shape)}"
                 )
             else:
                 found.others[name] = f"of type {code}, which is not known here, {list(shape)}"

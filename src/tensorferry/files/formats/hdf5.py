@@ -107,10 +107,11 @@ def dtype_of(found: Any) -> tuple[str, bool]:
 
     kind = found.get_type()
     encoded = kind.encode()
-    for name, pair in types().items() if encoded not in _KNOWN else ():
-        for swapped, each in enumerate(pair):
-            if kind == each:
-                _KNOWN.setdefault(encoded, (name, bool(swapped)))
+    if encoded not in _KNOWN:
+        for name, pair in types().items():
+            for swapped, each in enumerate(pair):
+                if kind == each:
+                    _KNOWN.setdefault(encoded, (name, bool(swapped)))
     if encoded in _KNOWN:
         return _KNOWN[encoded]
     if isinstance(kind, h5py.h5t.TypeOpaqueID):
@@ -482,16 +483,16 @@ class _ContentsCollector:
         unknown = [str(each[0]) for each in filters if each[0] not in _FILTERS]
         if unknown:
             return f"compressed by a filter that is not HDF5's own: {', '.join(unknown)}"
+        chunk: tuple[int, ...] = ()
+        piece = 0
         if layout.get_layout() == h5py.h5d.CHUNKED:
             chunk = layout.get_chunk()
-        else:
-            chunk = ()
-        if chunk:
             piece = prod(chunk) * find(dtype).itemsize
-        else:
-            piece = 0
         if filters and piece > LARGEST_CHUNK:
-            return f"compressed in chunks of {piece:,} bytes, and a chunk is read whole: {LARGEST_CHUNK:,} is the most"
+            return (
+                f"compressed in chunks of {piece:,} bytes, and a chunk is read whole: "
+                f"{LARGEST_CHUNK:,} is the most"
+            )
         declared = max(nbytes, piece)
         if is_bomb(declared, self.location.nbytes):
             raise UnsafeFileError(
@@ -605,6 +606,7 @@ class Hdf5(Format):
     module = "h5py"
     holds_tree = True
     holds_metadata = True
+    reserved = frozenset({NAMES})
     ties = "own"
     most_axes = MOST_AXES
     rank = 61

@@ -20,6 +20,7 @@ from ..base.limits import FileHint, Renamed, Words, other_names
 from ..base.nesting import keys_of
 from ..base.tree_strings import unpacked
 from ..base.wording import named
+from ..encodings.paths import NAMES
 from . import is_fragile
 from .hdf5 import MAGIC, MOST_AXES, Location, is_path, read_hdf5, write_hdf5
 
@@ -63,6 +64,7 @@ class Keras(Format):
     module = "h5py"
     holds_tree = True
     holds_metadata = True
+    reserved = frozenset({NAMES})
     ties = "own"
     most_axes = MOST_AXES
     rank = 60

@@ -39,6 +39,7 @@ class _Npy(Format):
     dtypes = frozenset(DTYPES)
     holds_tree = True
     holds_metadata = True
+    reserved = frozenset({arrays.DTYPE, arrays.NAME})
     unicode_only = True
     holds_one = True
     rank = 14

@@ -177,12 +177,7 @@ class _Npz(Format):
                 damaged.add(finding.tensor)
                 yield finding
             if isinstance(found, Contents):
-                for member_name in archive if found.others else ():
-                    own = _tensor(member_name)
-                    where = archive[member_name].header
-                    for name, why in found.others.items() if own not in damaged else ():
-                        if name == own or name.startswith(f"{own}."):
-                            yield FileFinding(str(path), where, name, why, error=False)
+                yield from _of_others(archive, found, damaged)
                 return
             for member_name in archive:
                 member = archive[member_name]
@@ -209,6 +204,20 @@ class _Npz(Format):
                 unpack(contents)
             except ConversionError as error:
                 yield FileFinding(str(path), None, None, error.message)
+
+
+def _of_others(
+    archive: Archive, found: Contents, damaged: set[str | None]
+) -> Iterator[FileFinding]:
+    """Yield what has been said already of members that are no tensors, without the damaged ones."""
+    for member_name in archive:
+        own = _tensor(member_name)
+        if own in damaged:
+            continue
+        where = archive[member_name].header
+        for name, why in found.others.items():
+            if name == own or name.startswith(f"{own}."):
+                yield FileFinding(archive.path, where, name, why, error=False)
 
 
 def _put(contents: Contents, name: str, stored: Stored | str, held: dict[str, str]) -> None:

@@ -28,7 +28,7 @@ from ..base.limits import FileHint, Metadataless, Renamed
 from ..base.nesting import keys_of
 from ..base.raw import mapped, write_fully
 from ..base.stored import Decoded, Extent, Stored
-from ..base.tree_strings import packed, unpacked
+from ..base.tree_strings import TIES, TREE, packed, unpacked
 from ..encodings.array_parts import checked, lengths
 from ..encodings.crc32c import crc32c, masked
 from ..encodings.protobuf import BYTES, Message, bytes_field, number_field, varint, varint_at
@@ -645,11 +645,12 @@ class TensorflowCheckpoint(Format):
             for name in (*contents.tensors, *contents.metadata)
             if not name or name.startswith("\0")
         ]
-        wrong += [name for name in contents.metadata if name in contents.tensors]
+        wrong += [name for name in packed(contents) if name in contents.tensors]
         what = "needs a name of its own for each tensor and each string"
         ours = keys_of(contents, [name for name in wrong if name in contents.tensors])
         theirs = tuple(key for key in wrong if key in contents.metadata)
-        renamed = Renamed(ours, frozenset((*contents.tensors, *contents.metadata)), _better_name)
+        taken = frozenset((*contents.tensors, *contents.metadata, TREE, TIES))
+        renamed = Renamed(ours, taken, _better_name)
         self.refuse_any(wrong, what, FileHint(renamed if ours else Metadataless(theirs)))
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:

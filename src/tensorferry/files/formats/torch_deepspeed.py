@@ -383,7 +383,9 @@ class _DeepSpeedCheckpoint:
         }
         made |= self._frozen()
         shared = first.root.get("shared_params")
-        for name, other in shared.items() if isinstance(shared, dict) else ():
+        if not isinstance(shared, dict):
+            shared = {}
+        for name, other in shared.items():
             if type(name) is str and type(other) is str and other in made:
                 made[name] = made[other]
         # Tensors that are tied in the file.
@@ -411,8 +413,10 @@ class _DeepSpeedCheckpoint:
         from ..encodings.array_parts import joined, runs
 
         shapes = self._models[0].root.get("frozen_param_shapes")
-        made = {}
-        for name, shape in self._shapes(shapes) if shapes else ():
+        made: dict[str, Any] = {}
+        if not shapes:
+            return made
+        for name, shape in self._shapes(shapes):
             regions: list[Region] = []
             if not self._is_third:
                 fragments = self._models[0].part(

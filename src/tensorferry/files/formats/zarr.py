@@ -695,6 +695,7 @@ class Zarr(Format):
     is_folder = True
     holds_tree = True
     holds_metadata = True
+    reserved = frozenset({NAMES})
     rank = 70
 
     def recognises(self, path: Path, head: bytes) -> bool:
@@ -733,7 +734,6 @@ class Zarr(Format):
             for key, text in contents.metadata.items()
             if not (is_unicode(key) and is_unicode(text))
         ]
-        texts += [NAMES] if NAMES in contents.metadata else []
         hint = FileHint(Metadataless(tuple(texts)))
         self.refuse_any(map(repr, texts), "has no place for the metadata", hint)
 

@@ -227,7 +227,9 @@ def repeated(contents: Contents) -> dict[str, str]:
     }
     again = set(found.values())
     first: dict[Hashable, str] = {}
-    for name, stored in contents.tensors.items() if found else ():
+    if not found:
+        return {}
+    for name, stored in contents.tensors.items():
         if name not in found and stored.key in again:
             first.setdefault(stored.key, name)
     return {name: first[key] for name, key in found.items()}

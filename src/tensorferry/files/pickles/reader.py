@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...errors import FileFormatError, UnsafeFileError
+from ...errors import FileFormatError, FormatLimitError, UnsafeFileError
 from ..base.contents import NOTHING, Ref, Special
-from ..base.nesting import CONTAINER, DEEPEST, MOST, PLAIN, are_plain, name_at
+from ..base.nesting import (
+    CONTAINER,
+    DEEPEST,
+    MOST,
+    MOST_LETTERS,
+    PLAIN,
+    NameCounts,
+    are_plain,
+    is_taken,
+    letters_in,
+    letters_of,
+    name_at,
+)
 from ..base.objects import Attributes, Kept, Placeholder, Refusal, RefusedValue, escaped
 from ..base.wording import named
 from .machine import Global, Machine, Ordered, UnreadBytes
@@ -41,8 +53,9 @@ _STEPS_FOR_GLOBALS = 200_000
 _FACTORIES: dict[str, Any] = {
     each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)
 }
-_TAKEN = frozenset(dir(OrderedDict()))
 _MOST_SEARCHED = 1_000_000
+_MOST_LETTERS = 1 << 28
+"""Twice the bytes of a pickle beside arrays, which have each value once."""
 
 
 class Unpickled(NamedTuple):
@@ -189,7 +202,8 @@ class _TreeBuilder:
         self.unseen = _MOST_SEARCHED
         self.machine = vocabulary.machine
         self.leaves: dict[str, Any] = {}
-        self.counts: dict[str, int] = {}
+        self.counts = NameCounts(MOST_LETTERS)
+        self.letters = _MOST_LETTERS
         self.left = self.most = min(MOST, CONTAINER * nbytes + 100_000)
 
     def node(self, node: Any, keys: tuple[Any, ...], *, is_value: bool = True) -> Any:
@@ -202,14 +216,20 @@ class _TreeBuilder:
                 not.
         """
         kind = type(node)
-        if kind in PLAIN or isinstance(node, np.generic):
+        if kind in PLAIN:
             self.weigh(1)
+            self.take(letters_in(node))
+            return node
+        if isinstance(node, np.generic):
+            self.weigh(1)
+            self.take(2 * node.nbytes)
             return node
         if isinstance(node, TensorStandIn):
             self.weigh(1)
             return self.label(node, keys) if is_value else self.of_attribute(node)
         self.weigh(CONTAINER)
         if kind in _OTHERS:
+            self.take(len(node) if kind in (bytes, bytearray) else 16)
             return self.vocabulary.special(node) if isinstance(node, Special) else node
         if kind in (Global, KeptOf, DTypeOf):
             return self.object(node)
@@ -223,6 +243,7 @@ class _TreeBuilder:
         if kind is list or kind is tuple:
             if are_plain(node):
                 self.weigh(len(node))
+                self.take(letters_of(node))
                 return kind(node)
             return kind(
                 self.node(child, (*keys, place), is_value=is_value)
@@ -232,6 +253,7 @@ class _TreeBuilder:
             return node.kind(self.machine.take_left(node))
         if kind is set or kind is frozenset:
             self.weigh(len(node))
+            self.take(sum(map(letters_in, node)))
             return node
         if kind is InstanceOf:
             made = {}
@@ -248,6 +270,7 @@ class _TreeBuilder:
         if type(node) is KeptOf:
             if node.text is None:
                 raise self.vocabulary.wrong(f"has a {node.kind} without a state")
+            self.take(len(node.text))
             return Kept(node.text, node.kind)
         text = VALUES.get(node.name)
         if text is not None:
@@ -311,8 +334,20 @@ class _TreeBuilder:
                 what = "values than it has bytes, by using some many times over: a bomb"
             raise UnsafeFileError(f"{self.where}: its pickle makes more {what}.")
 
+    def take(self, letters: int) -> None:
+        """Count characters of values, and raise if a few bytes of the pickle make too many."""
+        self.letters -= letters
+        if self.letters < 0:
+            raise self.vocabulary.bomb(
+                f"makes values of more than {_MOST_LETTERS:,} characters, by using some many times "
+                "over"
+            )
+
     def label(self, leaf: Any, keys: tuple[Any, ...]) -> Ref:
-        name = name_at(keys, self.leaves, self.counts)
+        try:
+            name = name_at(keys, self.leaves, self.counts)
+        except FormatLimitError as error:
+            raise UnsafeFileError(f"{self.where}: {error.message}") from None
         if type(leaf) is RefusedOf:
             self.leaves[name] = self.refused(leaf)
         else:
@@ -322,8 +357,10 @@ class _TreeBuilder:
     def fill(
         self, made: dict[Any, Any], node: dict[Any, Any], keys: tuple[Any, ...], *, is_value: bool
     ) -> Any:
+        self.take(sum(map(letters_in, node)))
         if are_plain(node.values()):
             self.weigh(len(node))
+            self.take(letters_of(node.values()))
             made.update(node)
         else:
             for key, child in node.items():
@@ -332,7 +369,7 @@ class _TreeBuilder:
 
     def attributes(self, node: Any, keys: tuple[Any, ...] = ()) -> dict[str, Any]:
         found = getattr(node, "attributes", None) or {}
-        if any(type(name) is not str or name in _TAKEN for name in found) or (
+        if any(type(name) is not str or is_taken(name) for name in found) or (
             found and node.factory is not None
         ):
             raise UnsafeFileError(

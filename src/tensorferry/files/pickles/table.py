@@ -537,6 +537,17 @@ def _decimal(names: VocabularyPart, text: Any) -> Any:
     return names.kept(text, "decimal.Decimal")
 
 
+def _number_text(names: VocabularyPart, *numbers: Any) -> None:
+    """Count the work of making text of integers, which grows with the square of their length.
+
+    Raises:
+        UnsafeFileError: It is out of all proportion.
+    """
+    for number in numbers:
+        if type(number) is int:
+            names.spend((number.bit_length() >> 4) ** 2)
+
+
 def _fraction(names: VocabularyPart, above: Any, below: Any = 1) -> Any:
     if type(above) is str and below == 1:
         # Before Python 3.12.
@@ -552,6 +563,7 @@ def _fraction(names: VocabularyPart, above: Any, below: Any = 1) -> Any:
         return ODD
     if not below:
         raise names.wrong("has a Fraction that is no number")
+    _number_text(names, above, below)
     return names.kept(str(Fraction(above, below)), "fractions.Fraction")
 
 
@@ -578,6 +590,7 @@ def set_uuid(names: VocabularyPart, instance: KeptOf, state: Any) -> None:
 def _slice(names: VocabularyPart, *parts: Any) -> Any:
     fits = len(parts) == 3 and all(part is None or type(part) in (int, float) for part in parts)
     if fits:
+        _number_text(names, *parts)
         return names.kept(f"slice({', '.join(map(repr, parts))})", "slice")
     return ODD
 
@@ -587,6 +600,7 @@ def _range(names: VocabularyPart, *parts: Any) -> Any:
         return ODD
     if parts[2:] == (0,):
         raise names.wrong("has a range whose step is 0")
+    _number_text(names, *parts)
     return names.kept(repr(range(*parts)), "range")
 
 

@@ -130,9 +130,10 @@ def quantised(
     """``_rebuild_qtensor(…)``: integers, their scale and zero point, or those along an axis."""
     if type(storage) is not StorageOf or type(quantizer) is not tuple or len(quantizer) < 3:
         raise names.wrong("describes a quantised tensor without a storage or a scale")
-    raw, packed = storage.raw, _IN_A_BYTE.get(storage.raw or "")
+    raw = storage.raw
     if raw is None:
         raise names.wrong("describes a quantised tensor in a storage of no quantised dtype")
+    packed = _IN_A_BYTE.get(raw)
     scheme, scale, zero_point, *axes = quantizer
     plain = StorageOf(storage.key, "uint8" if packed else raw, storage.size, "storage")
     if packed:
@@ -149,10 +150,9 @@ def quantised(
         values = names.tensor_v2(plain, offset, size, stride, grad, hooks)
     if type(values) is not TensorOf:
         return values
-    made: dict[str, Any] = {
-        "scheme": scheme.value if type(scheme) is Special and scheme.kind == "qscheme" else None
-    }
-    made["dtype"] = f"q{raw}"
+    made: dict[str, Any] = {"scheme": None, "dtype": f"q{raw}"}
+    if type(scheme) is Special and scheme.kind == "qscheme":
+        made["scheme"] = scheme.value
     if packed:
         made |= {"packing": _PACKING[packed], "size": _array([*size], "int64")}
     if (

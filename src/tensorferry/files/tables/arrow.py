@@ -338,7 +338,10 @@ def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
 def _declared(descriptor: int, batch: FlatBufferTable, end: int, size: int) -> int:
     """How many bytes the buffers of a batch say that they inflate to; 0 if it is not compressed."""
     declared = 0
-    for at, held in batch.structs(2, "<qq") if batch.table(3) is not None else ():
+    is_compressed = batch.table(3) is not None
+    if not is_compressed:
+        return declared
+    for at, held in batch.structs(2, "<qq"):
         if held >= 8:
             prefix = os.pread(descriptor, 8, min(max(end + at, 0), size))
             declared += max(int.from_bytes(prefix, "little", signed=True), 0)

@@ -36,7 +36,7 @@ from ...host.numpy_dtypes import numpy_dtype
 from ...trees.failures import ask_for_all, hint_for_leaf
 from ...trees.tables import apply_to_leaf, put_masks_beside
 from ..base.contents import Columns, NotTensor, Ref
-from ..base.nesting import is_flat, leaves, name_at, relabel
+from ..base.nesting import MOST_LETTERS, NameCounts, is_flat, leaves, name_at, relabel
 from ..base.stored import Decoded
 from ..base.wording import named
 from ..encodings.array_parts import checked, is_bomb
@@ -675,7 +675,7 @@ def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
     others: dict[str, str] = {
         name: why for name, why in contents.others.items() if name not in made
     }
-    counts: dict[str, int] = {}
+    counts = NameCounts(MOST_LETTERS)
     names: dict[str, None] = {}
     for keys, leaf in leaves(nested, Leaf):
         name = name_at(keys, names, counts)

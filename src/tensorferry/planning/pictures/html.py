@@ -6,7 +6,7 @@ import re
 from html import escape
 from typing import TYPE_CHECKING
 
-from ...core.sizes import size_text
+from ...core.layout import size_text
 from ..step import WAYS
 from .canvas import STYLE, clean
 from .memory import picture

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...core.devices import HOST, kind_of
 from ...core.dtypes import find
-from ...core.layout import ALIGNMENT
-from ...core.sizes import size_text
+from ...core.layout import ALIGNMENT, size_text
 from .canvas import GUTTER, WORDS, Canvas, clean, fitted, wide
 from .touched import Touched
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...backends import registry
 from ...errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ...backends.nodes import Node
     from ...hints import Hint
@@ -71,9 +71,15 @@ def is_a(kind: type, library: str, *names: str) -> bool:
     >>> is_a(Fraction, "numbers", "Rational"), is_a(Fraction, "numbers", "Integral")
     (True, False)
     """
+    return _is_a(kind, library, names)
+
+
+@lru_cache(maxsize=256)
+def _is_a(kind: Hashable, library: str, names: tuple[str, ...]) -> bool:
+    bases: Any = kind
     return any(
         base.__name__ in names and base.__module__.partition(".")[0] == library
-        for base in kind.__mro__
+        for base in bases.__mro__
     )
 
 

@@ -8,6 +8,7 @@ Their other values (text, objects) are leaves too.
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...backends import registry
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["opener_of"]
 
 _PLAIN = ("TensorDict", "_SubTensorDict", "PersistentTensorDict", "TensorDictParams")
+_SIZE, _AXES = attrgetter("batch_size"), attrgetter("_td_dim_names")
+"""Of a plain TensorDict. `names` makes a list at each call; without it they are read one by one."""
 _OTHERS = _PLAIN[1:]
 """Types rebuilt as plain TensorDicts: their memory is another object's, a file's or a module's."""
 
@@ -33,6 +36,10 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
     if is_a(kind, "tensordict", "LazyStackedTensorDict"):
         return _open_stack
     return _open if is_a(kind, "tensordict", *_PLAIN) else None
+
+
+def _is_other(kind: type) -> bool:
+    return kind is not _library().TensorDict and is_a(kind, "tensordict", *_OTHERS)
 
 
 def _library() -> Any:
@@ -53,7 +60,7 @@ def _open(x: Any) -> Node:
         kept = all(_stays(old, found[key]) for key, old in held.items() if key not in objects)
         if not kept:
             return {key: _as_dict(value) for key, value in found.items()}
-        if is_a(type(x), "tensordict", *_OTHERS) and all(found[key] is held[key] for key in held):
+        if _is_other(type(x)) and all(found[key] is held[key] for key in held):
             return x
         return _filled(x, found, objects, count)
 
@@ -64,7 +71,16 @@ def _open(x: Any) -> Node:
         lambda values: made(values, None),
         static,
         stack=made,
+        held=None if objects or type(x) is not _library().TensorDict else _held_alike,
     )
+
+
+def _held_alike(samples: Sequence[Any]) -> list[dict[str, Any]] | None:
+    """What TensorDicts hold; ``None`` if their batch sizes or the names of their axes differ."""
+    for facts in (list(map(_SIZE, samples)), list(map(_AXES, samples))):
+        if facts.count(facts[0]) < len(samples):
+            return None
+    return [dict(each.items()) for each in samples]
 
 
 def _open_class(x: Any) -> Node:
@@ -122,6 +138,8 @@ def _is_object(value: Any) -> bool:
 
 def _stays(before: Any, after: Any) -> bool:
     """Whether a tensor is still of the same framework, or a TensorDict still a TensorDict."""
+    if type(before) is type(after):
+        return True
     library = _library()
     if library.is_tensor_collection(before):
         return bool(library.is_tensor_collection(after))
@@ -141,10 +159,7 @@ def _as_dict(value: Any) -> Any:
 def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int | None) -> Any:
     """A TensorDict with these values, with the device and the lock of `x`."""
     library = _library()
-    if is_a(type(x), "tensordict", *_OTHERS):
-        kind = library.TensorDict
-    else:
-        kind = type(x)
+    kind = library.TensorDict if _is_other(type(x)) else type(x)
     ahead: list[Any] = [] if count is None else [count]
     if any(name is not None for name in x.names):
         names = [*([None] * len(ahead)), *x.names]
@@ -154,11 +169,11 @@ def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int |
         device = None
     else:
         device = _device_of(found.values())
-    result = kind({}, batch_size=[*ahead, *x.batch_size], names=names, device=device)
-    for key, value in found.items():
-        if key not in objects:
-            result.set(key, value)
-        elif count is not None and isinstance(value, list) and len(value) == count:
+    plain = {key: value for key, value in found.items() if key not in objects}
+    result = kind(plain, batch_size=[*ahead, *x.batch_size], names=names, device=device)
+    for key in objects:
+        value = found[key]
+        if count is not None and isinstance(value, list) and len(value) == count:
             each = [library.NonTensorData(one, batch_size=x.batch_size) for one in value]
             result.set(key, library.NonTensorStack(*each))
         else:

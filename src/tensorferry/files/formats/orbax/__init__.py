@@ -19,7 +19,7 @@ from ...base.nesting import keys_of
 from ...base.wording import named
 from ...encodings.paths import refuse_links_out
 from .reader import EMPTY, STEP, STRINGS, TREE, Checkpoint, dump, is_own, item_of, untagged
-from .writer import Writer, is_known, kind_of, leaves_of, left_out, restored, strings_of
+from .writer import Writer, is_known, kind_of, leaves_of, left_out, nested, restored, strings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,13 +119,11 @@ class Orbax(Format):
         leaves, strings = leaves_of(contents), strings_of(contents)
         path.mkdir()
         writer = Writer(path)
-        texts, entries = {}, {}
+        entries = {}
         for leaf in leaves:
             kind = kind_of(leaf.node) or "None"
             if isinstance(leaf.node, Ref):
                 writer.write(leaf.name, contents.tensors[leaf.node.name], pump)
-            elif kind == "string":
-                texts[leaf.name] = leaf.node
             elif kind == "scalar":
                 writer.put(leaf.name, np.asarray(leaf.node))
             places = zip(leaf.keys, leaf.forms, strict=True)
@@ -141,6 +139,7 @@ class Orbax(Format):
             "store_array_data_equal_to_fill_value": True,
             "custom_metadata": {key: untagged(text) for key, text in strings.items()} or None,
         }
+        texts = nested(leaves)
         if texts:
             dump(path / STRINGS, texts)
         dump(path / TREE, note)

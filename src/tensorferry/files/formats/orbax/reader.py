@@ -18,7 +18,7 @@ from ...base.stored import Decoded
 from ...base.wording import named
 from ...encodings.array_parts import ZSTD_RATIO, checked, is_bomb, slabs
 from ...encodings.crc32c import crc32c
-from ...encodings.paths import size_of
+from ...encodings.paths import is_entry, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +44,8 @@ __all__ = [
     "is_own",
     "item_of",
     "load",
+    "place_of",
+    "pointer_to",
     "store_at",
     "tagged",
     "untagged",
@@ -99,9 +101,30 @@ def caches(nodes: int) -> dict[str, Any]:
     }
 
 
+def place_of(name: str) -> str:
+    """The place of an array in a checkpoint: its name, of which Orbax drops one slash at the end.
+
+    >>> place_of("linear/w"), place_of("w/"), place_of("/")
+    ('linear/w/', 'w/', '')
+    """
+    plain = name.removesuffix("/")
+    return f"{plain}/" if plain else ""
+
+
+def pointer_to(name: str) -> list[str]:
+    """The keys that lead to a string in the JSON of strings, where Orbax has it.
+
+    Its name is a JSON pointer (https://www.rfc-editor.org/rfc/rfc6901) to it.
+
+    >>> pointer_to("linear/w"), pointer_to("a.b")
+    (['linear', 'w'], ['a.b'])
+    """
+    return [key.replace("~1", "/").replace("~0", "~") for key in name.split("/")]
+
+
 def store_at(folder: Path, name: str, database: bool) -> dict[str, Any]:
     """Tensorstore's description of the place for a name, for a context with `caches`."""
-    inner = f"{name}/" if name else ""
+    inner = place_of(name)
     if not database:
         return {"driver": "file", "path": f"{folder.absolute()}/{inner}"}
     base = {"driver": "file", "path": f"{folder.absolute()}/"}
@@ -286,9 +309,12 @@ class Checkpoint:
             elif leaf.kind == "scalar":
                 values.append((leaf, self._scalar(next(stores), name)))
             elif leaf.kind == "string":
-                if not isinstance(texts.get(name), str):
+                text: Any = texts
+                for key in pointer_to(name):
+                    text = text.get(key) if isinstance(text, dict) else None
+                if not isinstance(text, str):
                     raise FileFormatError(f"{self._folder} lacks the string {name!r} in {STRINGS}.")
-                values.append((leaf, texts[name]))
+                values.append((leaf, text))
             elif leaf.kind in EMPTY:
                 value = EMPTY[leaf.kind]
                 values.append((leaf, type(value)() if value is not None else None))
@@ -322,7 +348,9 @@ class Checkpoint:
             if len(keys) > DEEPEST:
                 raise UnsafeFileError(f"{self._folder / TREE} has a tree that is {len(keys)} deep.")
             name = ".".join(keys)
-            if not self._database and ("/" in name or "\0" in name or name in ("", ".", "..")):
+            inside = name.removesuffix("/").split("/")
+            is_file = not self._database and kind != "string"
+            if is_file and not all(map(is_entry, inside)):
                 raise UnsafeFileError(
                     f"{self._folder} asks for the array {name!r}, which is no name in its folder."
                 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -14,15 +15,15 @@ from ....errors import FileFormatError, FormatLimitError, an
 from ....host.numpy_dtypes import numpy_dtype, of_numpy
 from ...base.contents import NOTHING, Ref, Special
 from ...base.limits import FileHint, InPlace, Renamed, text_keys
-from ...base.nesting import names, written
+from ...base.nesting import DEEPEST, names, written
 from ...base.tree_json import decode
 from ...base.tree_strings import TREE, packed
 from ...base.wording import as_unicode, is_unicode, named
 from ...encodings.array_parts import filled, slabs
-from .reader import BATCH, BOX_BYTES, DICT, SEQUENCE, caches, store_at
+from .reader import BATCH, BOX_BYTES, DICT, SEQUENCE, caches, place_of, pointer_to, store_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from ....typing import Array
@@ -37,6 +38,7 @@ __all__ = [
     "kind_of",
     "leaves_of",
     "left_out",
+    "nested",
     "restored",
     "strings_of",
 ]
@@ -78,19 +80,13 @@ def leaves_of(contents: Contents) -> list[Leaf]:
             f"Orbax needs names in UTF-8 without zero bytes, unlike {named(map(ascii, wrong))}.",
             FileHint(Renamed(wrong, frozenset(contents.tensors), _better_name)),
         )
-    seen: dict[tuple[bool, str], Leaf] = {}
+    nested(found)
+    seen: dict[str, Leaf] = {}
     for leaf in found:
-        kind = kind_of(leaf.node)
-        if kind not in _STORED:
-            continue
-        other = seen.setdefault((kind == "string", leaf.name), leaf)
-        if other is not leaf:
-            raise FormatLimitError(
-                f"Orbax would keep two values under one name, {leaf.name!r}: those at "
-                f"{_place(other)} and "
-                f"{_place(leaf)}.",
-                FileHint(_without_dots(leaf, other)),
-            )
+        if kind_of(leaf.node) in _ARRAYS:
+            other = seen.setdefault(place_of(leaf.name), leaf)
+            if other is not leaf:
+                _refuse_both(leaf, other)
     placed = {leaf.node.name: leaf for leaf in found if isinstance(leaf.node, Ref)}
     ordered = iter([placed[name] for name in contents.tensors])
     return [next(ordered) if isinstance(leaf.node, Ref) else leaf for leaf in found]
@@ -100,13 +96,68 @@ def _better_name(name: str) -> str:
     return as_unicode(name.replace("\0", "_"))
 
 
-def _without_dots(*leaves: Leaf) -> InPlace:
-    """The way for two values under one name: a dict with a dot in a key gets keys without one."""
-    dotted = next(leaf for leaf in leaves if any("." in key for key in leaf.keys))
-    at = next(place for place, key in enumerate(dotted.keys) if "." in key)
-    return InPlace(
-        dotted.keys[:at], '{{str(key).replace(".", "/"): value for key, value in {}.items()}}'
+def nested(leaves: list[Leaf]) -> dict[str, Any]:
+    """The JSON of the strings among values, in which the slashes of their names are levels.
+
+    Raises:
+        FormatLimitError: Orbax has no place for one of them.
+    """
+    texts = [leaf for leaf in leaves if kind_of(leaf.node) == "string"]
+    wrong = [leaf for leaf in texts if _NO_POINTER.search(leaf.name)]
+    wrong += [leaf for leaf in texts if leaf.name.count("/") > DEEPEST]
+    if wrong:
+        raise FormatLimitError(
+            "Orbax takes the names of strings for paths, without a place for those that have ~ or "
+            f"more than {DEEPEST} slashes: {named(ascii(leaf.name) for leaf in wrong)}.",
+            FileHint(_with_plain_keys(wrong, "~/")),
+        )
+    root: dict[str, Any] = {}
+    first: dict[tuple[str, ...], Leaf] = {}
+    for leaf in texts:
+        keys = tuple(pointer_to(leaf.name))
+        node = root
+        for depth in range(1, len(keys)):
+            above = first.setdefault(keys[:depth], leaf)
+            node = node.setdefault(keys[depth - 1], {})
+            if type(node) is not dict:
+                _refuse_both(leaf, above)
+        other = first.setdefault(keys, leaf)
+        if other is not leaf:
+            _refuse_both(leaf, other)
+        node[keys[-1]] = leaf.node
+    return root
+
+
+_NO_POINTER = re.compile("~(?![01])")
+
+
+def _refuse_both(leaf: Leaf, other: Leaf) -> NoReturn:
+    """Raise for two values in one place.
+
+    Raises:
+        FormatLimitError: Always.
+    """
+    if "/" in leaf.name + other.name:
+        apart = "/"
+    else:
+        apart = "."
+    raise FormatLimitError(
+        f"Orbax would keep two values under one name, {leaf.name!r}: those at "
+        f"{_place(other)} and {_place(leaf)}.",
+        FileHint(_with_plain_keys((leaf, other), apart)),
     )
+
+
+def _with_plain_keys(leaves: Sequence[Leaf], characters: str) -> InPlace:
+    """The way for names that Orbax has no place for: a dict gets keys without some characters."""
+    leaf, at = next(
+        (leaf, place)
+        for leaf in leaves
+        for place, key in enumerate(leaf.keys)
+        if any(each in key for each in characters)
+    )
+    code = "str(key)" + "".join(f'.replace("{each}", "_")' for each in characters)
+    return InPlace(leaf.keys[:at], f"{{{{{code}: value for key, value in {{}}.items()}}}}")
 
 
 def strings_of(contents: Contents) -> dict[str, str]:
@@ -197,7 +248,7 @@ def kind_of(node: Any) -> str | None:
 
 
 _CONTAINERS: dict[type, str] = {list: "List", tuple: "Tuple"}
-_STORED = frozenset({"np.ndarray", "scalar", "string"})
+_ARRAYS = frozenset({"np.ndarray", "scalar"})
 
 
 def _as_stored(node: Any) -> Any:
