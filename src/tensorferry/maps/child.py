@@ -51,7 +51,7 @@ class ConverterFailedError(Exception):
 
     Args:
         why: What happened, in a few words.
-        detail: The traceback, or what it wrote last.
+        detail: The exception and where it was raised, or what the converter wrote last.
     """
 
     def __init__(self, why: str, detail: str = "") -> None:
@@ -61,8 +61,8 @@ class ConverterFailedError(Exception):
 
     def error(self, hint: str | None = None) -> ConversionError:
         """The error for the user."""
-        detail = f"\n\n{self.detail.strip()}" if self.detail.strip() else ""
-        return ConversionError(f"The converter {self.why}.{detail}", hint)
+        detail = " ".join(self.detail.split())
+        return ConversionError(f"The converter {self.why}{f': {detail}' if detail else '.'}", hint)
 
 
 class Job(NamedTuple):

@@ -40,6 +40,8 @@ __all__ = ["main"]
 
 _DEEPEST = 50
 _WEIGHTS = "model.safetensors"
+_MOST_SAID = 2000
+"""How many letters of an exception are shown."""
 
 
 def main(folder: str) -> None:
@@ -135,15 +137,27 @@ def _import_what_it_imports(convert: Callable[..., Any]) -> None:
 
 
 def _failure(what: str, error: BaseException) -> dict[str, Any]:
-    """An exception as it is shown, from the converter's own lines on."""
-    trace = error.__traceback__
-    while trace is not None and Path(trace.tb_frame.f_code.co_filename) == Path(__file__):
-        trace = trace.tb_next
+    """What an exception says, and where it was raised, in one line."""
     try:
-        text = "".join(traceback.format_exception(type(error), error, trace))
+        text = "".join(traceback.format_exception_only(type(error), error))
     except Exception:  # noqa: BLE001 - an exception that cannot be shown
         text = type(error).__qualname__
-    return {"failed": what, "detail": text[-8000:], "kind": type(error).__qualname__}
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        each
+        for each in frames
+        if Path(each.filename) != Path(__file__) and not each.filename.startswith("<")
+    ]
+    where = ""
+    if own:
+        last = own[-1]
+        where = f" ({Path(last.filename).name}, line {last.lineno}, in {last.name})"
+    kind = type(error).__qualname__
+    shown = " ".join(text.split())
+    if what.endswith(kind):
+        shown = shown.removeprefix(f"{kind}: ")
+    shown = shown[:_MOST_SAID]
+    return {"failed": what, "detail": f"{shown}{where}", "kind": kind}
 
 
 # -- one pass in a process of its own ----------------------------------------------------------------

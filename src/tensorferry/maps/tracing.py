@@ -268,8 +268,8 @@ class _Tracing:
             return "put the converter into a module that can be imported"
         if "raised" in failed.why:
             return (
-                "trace with the names, shapes, dtypes and config that it is made for; if it wants "
-                "files or keys besides: files=, config="
+                "trace with the names, shapes and dtypes that it is made for, and config.json beside "
+                "the source"
             )
         return None
 
