@@ -44,12 +44,12 @@ PYTHON_ONLY = {"copy", "lazy", "names", "metadata", "strict"}
 """Keywords of `load` and `save`, which no command calls with them."""
 
 
-def _options(command):
-    return {
-        option
-        for param in COMMANDS[command].params
-        for option in (*param.opts, *param.secondary_opts)
-    }
+def _options(words):
+    first, *rest = words.split()
+    command = COMMANDS[first]
+    for word in rest:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
 
 
 def _keywords(text):
@@ -111,7 +111,7 @@ def test_each_kind_of_way_is_among_those_that_are_spelled():
 def test_each_option_of_the_table_is_one_of_its_command():
     for command, options in OPTIONS.items():
         for option in options.values():
-            assert option.split()[0] in _options(command.split()[0]), (command, option)
+            assert option.split()[0] in _options(command), (command, option)
 
 
 @pytest.mark.parametrize("command", ["inspect", "check", "diff", "convert", "roundtrip"])

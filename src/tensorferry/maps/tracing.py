@@ -242,7 +242,7 @@ class _Tracing:
         if not digits[0].headers:
             raise ConversionError(
                 "The converter gives no tensors.",
-                "return a dict of tensors, or an object with state_dict()",
+                "return a dict of tensors, or an object that has a state_dict",
             )
         digits += [self._needed(each) for each in passes[1:]]
         others: dict[Pass, Given] = {}
