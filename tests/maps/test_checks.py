@@ -179,15 +179,15 @@ def test_lengths_that_are_missing_are_one_hint():
 
 
 def test_many_tensors_are_checked_from_their_headers():
-    """100,000 of them, by their shapes alone: no memory is taken for elements."""
+    """20,000 of them, by their shapes alone: no memory is taken for elements."""
     source = {
         f"layers.{i}.w": ferry.TensorInfo("numpy", (4096, 1 << 20), "float32")
-        for i in range(100_000)
+        for i in range(20_000)
     }
     text = '"l.{i}.a" = "layers.{i}.w[:1024] : a b -> b a"\n"l.{i}.b" = "layers.{i}.w[1024:]"'
     assert table(text).check(source) == []
     text = text.replace("[1024:]", "[1025:]")
-    assert len(table(text).check(source)) == 100_000
+    assert len(table(text).check(source)) == 20_000
 
 
 # -- mutations -------------------------------------------------------------------------------------

@@ -203,6 +203,7 @@ def test_what_is_in_no_output_is_dropped_by_name():
     assert findings(lower(table, source), source) == []
 
 
+@pytest.mark.slow
 def test_parts_that_are_dropped_have_formulas():
     """For a size that was not traced."""
     sizes = [
@@ -215,6 +216,7 @@ def test_parts_that_are_dropped_have_formulas():
     assert findings(lower(table, source, config={"rows": 64, "count": 13}), source) == []
 
 
+@pytest.mark.slow
 def test_sizes_for_a_function_of_a_path():
     """Each in a folder of its own, with its own configuration."""
     sizes = [
@@ -627,6 +629,7 @@ def of_fused(heads, groups, size, width, layers):
     return source, config
 
 
+@pytest.mark.slow
 def test_places_have_formulas():
     """Where q ends, k and v do; none is taken from sizes that only happen to be equal."""
     small = [(5, 2, 8, 44, 2), (3, 2, 12, 50, 3), (7, 3, 10, 62, 2)]
@@ -657,6 +660,7 @@ def test_sizes_that_rhyme_give_no_formula():
         assert_same(ours[name], array)
 
 
+@pytest.mark.slow
 def test_dims_can_be_named_where_there_is_no_configuration():
     """With a value for each size."""
     small = [(5, 2, 8, 44, 2), (3, 2, 12, 50, 3), (7, 3, 10, 62, 2)]

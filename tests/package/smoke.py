@@ -34,6 +34,12 @@ def run(*command):
     return done.returncode, done.stdout, done.stderr
 
 
+def _is_for_older(line):
+    """Whether a requirement is only for Pythons older than this one."""
+    found = re.search(r"python_version < .(\d+)\.(\d+)", line)
+    return found is not None and sys.version_info >= tuple(map(int, found.groups()))
+
+
 def installed():
     """The package comes out of this environment, whole, and with nothing but what it asks for."""
     assert Path(ferry.__file__).is_relative_to(sys.prefix), ferry.__file__
@@ -50,7 +56,7 @@ def installed():
     needed = {
         plain(re.match(r"[\w.-]+", line)[0])
         for line in metadata.requires(NAME)
-        if "extra ==" not in line
+        if "extra ==" not in line and not _is_for_older(line)
     }
     there = {plain(each.metadata["Name"]) for each in metadata.distributions()}
     assert there - {"pip", "setuptools"} == {NAME, *needed}, there
