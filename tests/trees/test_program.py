@@ -841,6 +841,7 @@ def test_planted_faults_among_few_leaves_are_noticed(monkeypatch, plant):
         compared(history)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
 def test_extents_are_those_of_the_memory(name):
     """From the first byte to the one after the last, of views with gaps too; with and without the extension."""
