@@ -151,6 +151,7 @@ def padding_history():
         assert made.tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
+@pytest.mark.quick
 @pytest.mark.fast_paths
 @pytest.mark.parametrize(
     "plant", [one_dtype_tells_for_all, shapes_are_those_of_before, numbers_are_shared]
@@ -168,6 +169,7 @@ def test_faults_of_padding_are_noticed(monkeypatch, plant):
     padding_history()
 
 
+@pytest.mark.quick
 @pytest.mark.fast_paths
 def test_a_column_that_was_padded_is_not_planned_anew(monkeypatch):
     """Other lengths take the steps of before; lists and tensors of another dtype do not."""

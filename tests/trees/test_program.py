@@ -296,6 +296,7 @@ def nothing_is_described(monkeypatch):
         yield found
 
 
+@pytest.mark.quick
 def test_only_leaves_that_share_memory_are_described(nothing_is_described):
     """A tied weight costs nothing for the others; NumPy and PyTorch say what shares memory then."""
     weight = torch.arange(12.0).reshape(3, 4)
@@ -321,6 +322,7 @@ def test_only_leaves_that_share_memory_are_described(nothing_is_described):
         assert weight.max() == 11
 
 
+@pytest.mark.quick
 def test_tensors_without_elements_are_tied_if_they_are_one_object(nothing_is_described):
     """Their memory does not tell, since nothing is in it."""
     empty = np.ones((0, 2))
@@ -330,6 +332,7 @@ def test_tensors_without_elements_are_tied_if_they_are_one_object(nothing_is_des
             assert (made[0] is made[1]) == (tree[0] is tree[1])
 
 
+@pytest.mark.quick
 def test_containers_that_recur_have_programs(nothing_is_described):
     """One object stays one, and two that are equal stay two, whatever came before."""
     inner, other = {"x": np.ones(2), "n": 1}, {"x": np.zeros(2), "n": 2}
@@ -596,6 +599,7 @@ def test_dtypes_by_name_follow_the_keys(kind):
             assert {name: made[name].dtype for name in names} == expected
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "kind", [dict, collections.OrderedDict, lambda **held: collections.defaultdict(int, held)]
 )
@@ -890,6 +894,7 @@ def test_what_was_asked_for_before_a_framework_was_loaded_is_fast_afterwards():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.quick
 def test_a_start_converts_what_the_tree_held(monkeypatch):
     """Whatever becomes of its containers between the plan and the run; and errors name the leaf."""
     from tensorferry.transfers.target import Target
@@ -932,6 +937,7 @@ def test_a_start_converts_what_the_tree_held(monkeypatch):
         pending.run()
 
 
+@pytest.mark.quick
 @pytest.mark.fast_paths
 def test_what_is_remembered_of_few_leaves_is_bounded():
     """Of one structure, leaves of hundreds of dtypes and ranks together."""

@@ -679,6 +679,7 @@ def test_keys_are_compared_with_care():
     assert not first.is_like(third)
 
 
+@pytest.mark.quick
 def test_the_names_of_a_program_are_those_of_the_tree(monkeypatch):
     """Guards that do not look at keys give the dtypes of other leaves: that is noticed."""
 
