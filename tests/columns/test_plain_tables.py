@@ -185,6 +185,7 @@ def test_a_table_gives_what_the_road_gives(to, said, monkeypatch):
     assert again == road
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("to", ["numpy", "torch"])
 @pytest.mark.parametrize("inside", [False, True])
 def test_plain_columns_are_read_together_and_others_are_described(to, inside, monkeypatch):
@@ -284,6 +285,7 @@ def test_what_is_kept_of_schemas_is_bounded():
         )
 
 
+@pytest.mark.quick
 def test_no_type_is_made_for_an_extension_type_of_lists():
     """As those of datasets: each look at a column's type makes one again, with the library's own code."""
     made = []

@@ -574,6 +574,7 @@ def test_tensors_that_only_overlap_become_independent(tmp_path):
 # -- the fast path ---------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 @pytest.mark.fast_paths
 @pytest.mark.parametrize("lazy", [False, True])
 def test_no_plan_is_made_for_ordinary_tensors(tmp_path, monkeypatch, lazy):

@@ -259,6 +259,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize("keywords", [{}, {"dtype": "float32"}], ids=str)
 @pytest.mark.parametrize("name", CHANGES)
@@ -366,6 +367,7 @@ def no_look(arrays, out, kind):
     return True
 
 
+@pytest.mark.quick
 @extension
 @pytest.mark.parametrize("fault", [wrong_order, no_look])
 def test_a_planted_fault_of_the_extension_is_seen(fault, monkeypatch):
@@ -383,6 +385,7 @@ def test_a_result_that_shares_memory_with_a_member_is_seen(monkeypatch):
     assert is_seen()
 
 
+@pytest.mark.quick
 def test_a_stale_signature_is_seen(monkeypatch):
     """All lists that begin alike are taken for alike, where no fast path comes before."""
     stale = lambda x: (type(x[0]), x[0].dtype)  # noqa: E731

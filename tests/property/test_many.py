@@ -261,6 +261,7 @@ def test_what_is_remembered_of_a_tree_keeps_no_leaf_alive(keywords):
     assert [each() for each in watched] == [None, None]
 
 
+@pytest.mark.quick
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_many_arrays_are_grouped_as_few_are(data):
