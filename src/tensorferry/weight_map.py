@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import hints
 from .core.info import TensorInfo
 from .core.layout import size_text
-from .errors import UnsupportedTypeError, shown
+from .errors import OutputExistsError, UnsupportedTypeError, shown
+from .hints import Hint
 from .maps.inverting import inverted
 from .maps.lowering import Header
 from .maps.table import Table
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .maps.lowering import Lowered, MadeTensor, MapFinding
+    from .typing import Unknown
 
 __all__ = ["MapPlan", "WeightMap"]
 
@@ -72,13 +75,23 @@ class WeightMap(Table):
 
         return cls.of(table_of(path, "path"))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the table to a file.
 
+        Args:
+            path: The file.
+            overwrite: Replace a file that exists.
+
         Raises:
+            OutputExistsError: The file exists already.
             OSError: It cannot be written.
         """
-        Path(path).write_text(self.text, "utf-8")
+        try:
+            with Path(path).open("w" if overwrite else "x", encoding="utf-8") as file:
+                file.write(self.text)
+        except FileExistsError:
+            hint = Hint(hints.keyword("overwrite", True))
+            raise OutputExistsError(f"{path} exists already.", hint) from None
 
     @classmethod
     def trace(
@@ -238,19 +251,22 @@ class WeightMap(Table):
         config: Mapping[str, int] | None = None,
         device: object = None,
         copy: bool | None = None,
+        unknown: Unknown = "error",
     ) -> dict[str, Any]:
         """The tensors that the table makes of a tree.
 
         A tensor that only gets another name is converted as `convert_tree` would, and shares memory
         where that would. All others are made in memory of the host, in NumPy, and converted from there.
+        What is no tensor is left out, with a warning that names it; `unknown` is as for `convert_tree`.
         """
         from .maps.checking import findings, refuse
-        from .maps.trees import applied
+        from .maps.trees import applied, headers_of_tensors, named_tensors
 
-        headers = headers_from(tree, "tree")
+        tensors = named_tensors(tree, unknown=unknown, warns=True)
+        headers = headers_of_tensors(tensors)
         lowered = self._lowered(tree, headers, dims, config)
         refuse(findings(lowered, headers))
-        return applied(lowered, tree, to, device, copy)
+        return applied(lowered, tensors, to, device, copy)
 
 
 def _config(source: Any) -> dict[str, Any]:
@@ -338,9 +354,9 @@ def headers_from(given: Any, what: str) -> dict[str, Header]:
         isinstance(each, (Header, TensorInfo)) for each in given.values()
     ):
         return {name: Header(tuple(each.shape), each.dtype) for name, each in given.items()}
-    from .maps.trees import tree_headers
+    from .maps.trees import headers_of_tensors, named_tensors
 
-    return tree_headers(given, what)
+    return headers_of_tensors(named_tensors(given, what))
 
 
 class MapPlan:

@@ -144,3 +144,28 @@ def test_a_file_that_is_not_there(forked_cli, place, words):
     done = forked_cli("map", words[0], *[place / word for word in words[1:]])
     assert (done.returncode, done.stdout) == (2, "")
     assert "No such file" in done.stderr
+
+
+def test_an_output_is_replaced_only_if_it_is_asked_for(forked_cli, place):
+    (place / "small.toml").write_text('[map]\n"y" = "x"\n', "utf-8")
+    (place / "back.toml").write_text("mine", "utf-8")
+    arguments = ("map", "invert", place / "small.toml", "-o", place / "back.toml")
+    done = forked_cli(*arguments)
+    assert done.returncode != 0
+    assert "exists already" in done.stderr
+    assert "Hint: --overwrite" in done.stderr
+    assert (place / "back.toml").read_text("utf-8") == "mine"
+    assert forked_cli(*arguments, "--overwrite").returncode == 0
+    assert (place / "back.toml").read_text("utf-8") == '[map]\n"x" = "y"\n'
+
+
+def test_diff_says_what_a_table_leaves_out(forked_cli, tmp_path):
+    ferry.save({"w": np.ones((2, 3)), "epoch": 3}, tmp_path / "a.safetensors")
+    ferry.save({"y": np.ones((3, 2))}, tmp_path / "b.safetensors")
+    (tmp_path / "t.toml").write_text('[map]\n"y" = "w : a b -> b a"\n', "utf-8")
+    done = forked_cli(
+        "diff", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--map", tmp_path / "t.toml"
+    )
+    assert done.returncode == 0
+    assert "not compared" in done.stderr
+    assert "epoch" in done.stderr

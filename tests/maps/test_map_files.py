@@ -369,3 +369,50 @@ print([name for name in ("torch", "jax", "tensorflow", "optree") if name in sys.
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+# -- nothing in silence ----------------------------------------------------------------------------
+
+
+def test_apply_says_what_it_leaves_out():
+    one = table('"y" = "w : a b -> b a"')
+    with pytest.warns(UserWarning, match="left out: epoch"):
+        assert list(one.apply({"w": np.ones((2, 3)), "epoch": 3})) == ["y"]
+
+
+def test_apply_refuses_objects_that_hold_tensors():
+    torch = pytest.importorskip("torch")
+    one = table('"y" = "w : a b -> b a"')
+    tree = {"w": torch.ones(2, 3), "m": torch.nn.Linear(2, 2)}
+    with pytest.raises(ferry.UnsupportedTypeError, match="holds a tensor") as raised:
+        one.apply(tree)
+    assert 'unknown="keep"' in raised.value.hint
+    with pytest.warns(UserWarning, match="left out: m"):
+        assert list(one.apply(tree, unknown="keep")) == ["y"]
+
+
+def test_a_table_that_is_no_text_is_refused(tmp_path):
+    """A byte that is none of UTF-8 does not become another name."""
+    (tmp_path / "t.toml").write_bytes(b'[map]\n"y\xff" = "w"\n')
+    with pytest.raises(ferry.FileFormatError, match="UTF-8: byte 8"):
+        ferry.WeightMap.read(tmp_path / "t.toml")
+
+
+def test_a_table_replaces_no_file_in_silence(tmp_path):
+    one = table('"y" = "w"')
+    one.save(tmp_path / "t.toml")
+    with pytest.raises(ferry.OutputExistsError, match="exists already") as raised:
+        table('"z" = "w"').save(tmp_path / "t.toml")
+    assert raised.value.hint == "overwrite=True"
+    assert ferry.WeightMap.read(tmp_path / "t.toml") == one
+    table('"z" = "w"').save(tmp_path / "t.toml", overwrite=True)
+    assert ferry.WeightMap.read(tmp_path / "t.toml") == table('"z" = "w"')
+
+
+def test_where_gaps_are_looked_for_is_another_place_in_each_process():
+    """Else somebody could write a table whose gaps do not show, and unwritten memory would be read."""
+    code = "from tensorferry.maps import moves; print(moves._POINT)"
+    source = Path(__file__).resolve().parents[2] / "src"
+    run = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(source)!r}); {code}"]
+    points = {subprocess.run(run, capture_output=True, text=True, check=True).stdout for _ in "ab"}
+    assert len(points) == 2

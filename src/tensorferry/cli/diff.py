@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from ..errors import ConversionError
+from ..files.base.nesting import named_values
+from ..files.base.wording import named
 from ..files.opening.paths import open_path
 from ..files.reports.diff import Change, Difference, TensorDifference, diff
 from ..files.reports.summary import fold
 from .console import EXIT_FAILED, paragraph, printable, rows
-from .outcome import counted, failed, progress, result, writing
+from .outcome import counted, failed, progress, result, show_note, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +52,12 @@ def run(
                 contents_map,  # here, because most files are compared as they are
             )
 
+            left = [*named_values(one.tree)]
             one = contents_map(table, dims, [str(a), *one.paths]).mapped(one)
+            if left:
+                show_note(
+                    f"not compared, since a table has tensors only: {printable(named(left, 20))}"
+                )
         total = sum(stored.nbytes for each in (one, other) for stored in each.tensors.values())
         with progress("comparing", lambda: total) as moved:
             found = diff(

@@ -52,6 +52,7 @@ _Output = Annotated[
         "-o", "--output", metavar="FILE", help="Where to write the table; stdout by default."
     ),
 ]
+_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it exists.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
@@ -102,11 +103,11 @@ def explain(table: _Table, source: _Source, dim: _Dims = None, json: _Json = Fal
 
 
 @app.command(cls=Command)
-def invert(table: _Table, output: _Output = None) -> None:
+def invert(table: _Table, output: _Output = None, overwrite: _Overwrite = False) -> None:
     """The table back, or what of it cannot be inverted."""
 
     def run(read: WeightMap) -> int:
-        _write(read.inverse(), output)
+        _write(read.inverse(), output, overwrite=overwrite)
         return 0
 
     raise typer.Exit(_done("map invert", table, run))
@@ -122,6 +123,7 @@ def infer(
         ),
     ],
     output: _Output = None,
+    overwrite: _Overwrite = False,
     dim: _Dims = None,
 ) -> None:
     """The table that makes B of A, by their values: what they are guessed from is marked."""
@@ -129,7 +131,7 @@ def infer(
 
     def run() -> int:
         table = WeightMap.infer(source, target, dims=dims_of(dim))
-        _write(table, output)
+        _write(table, output, overwrite=overwrite)
         return _say_what_is_missing(table)
 
     raise typer.Exit(_made("map infer", run))
@@ -153,6 +155,7 @@ def trace(
         ),
     ],
     output: _Output = None,
+    overwrite: _Overwrite = False,
     framework: Annotated[
         str | None,
         typer.Option(
@@ -179,7 +182,7 @@ def trace(
             dims=dims_of(dim) or None,
             verify_with=verify_with,
         )
-        _write(table, output)
+        _write(table, output, overwrite=overwrite)
         return _say_what_is_missing(table)
 
     raise typer.Exit(_made("map trace", run))
@@ -216,12 +219,12 @@ def _done(
         return failed(command, {"table": str(table)}, error, as_json=as_json)
 
 
-def _write(table: WeightMap, output: Path | None) -> None:
+def _write(table: WeightMap, output: Path | None, *, overwrite: bool) -> None:
     if output is None:
         with writing():
             sys.stdout.write(table.text)
         return
-    table.save(output)
+    table.save(output, overwrite=overwrite)
     show_note(f"{output}: {counted(len(table.rules), 'rule')}")
 
 

@@ -78,6 +78,9 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "inspect": {"allow": "--allow"},
     "check": {"allow": "--allow"},
     "map check": {"dims": "--dim"},
+    "map invert": {"overwrite": "--overwrite"},
+    "map infer": {"overwrite": "--overwrite"},
+    "map trace": {"overwrite": "--overwrite"},
     "map explain": {"dims": "--dim"},
     "diff": {
         "allow": "--allow",

@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import hints
 from ..core.dtypes import find
-from ..errors import FormatLimitError, UnsupportedTypeError, shown
+from ..errors import FileFormatError, FormatLimitError, UnsupportedTypeError, shown
 from ..host.numpy_dtypes import numpy_dtype
 from ..maps.applying import changed, filled, refuse_different
 from ..maps.checking import findings, refuse
@@ -335,7 +335,10 @@ def table_of(given: Any, called: str = "map") -> Table:
         raise UnsupportedTypeError(f"{called}= is a table, or the path of one, not {shown(given)}.")
     with open(path_of(given, f"{called}="), "rb") as file:  # noqa: PTH123 - bounded
         text = file.read(MOST_BYTES + 1)
-    return _read(text.decode("utf-8", "replace"))
+    try:
+        return _read(text.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"The table is no text in UTF-8: byte {error.start}.") from None
 
 
 def contents_map(given: Any, dims: Mapping[str, int] | None, paths: Sequence[str]) -> ContentsMap:

@@ -23,6 +23,7 @@ __all__ = [
     "Same",
     "Stack",
     "WrittenMove",
+    "names_in",
     "parts_of",
     "references_in",
 ]
@@ -152,12 +153,24 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
     return ()
 
 
-def references_in(expression: Expression) -> Iterator[NameTemplate]:
-    """The names of all sources in an expression."""
+def references_in(expression: Expression) -> Iterator[Reference]:
+    """Yield the references in an expression."""
     if isinstance(expression, Reference):
-        yield expression.name
-    if isinstance(expression, Moves):
-        for move in expression.moves:
-            yield move.source
+        yield expression
     for part in parts_of(expression):
         yield from references_in(part)
+
+
+def names_in(
+    expression: Expression, bound: frozenset[str] = frozenset()
+) -> Iterator[tuple[NameTemplate, frozenset[str]]]:
+    """Yield the names of sources, with the numbers that a stack takes all of."""
+    if isinstance(expression, Reference):
+        yield expression.name, bound & expression.name.names
+    if isinstance(expression, Moves):
+        for move in expression.moves:
+            yield move.source, bound
+    if isinstance(expression, Stack) and expression.over is not None:
+        bound = bound | {expression.over}
+    for part in parts_of(expression):
+        yield from names_in(part, bound)

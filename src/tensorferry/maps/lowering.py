@@ -7,7 +7,6 @@ from collections import defaultdict
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.dtypes import find
 from .expressions import (
     Arithmetic,
     Cast,
@@ -17,7 +16,9 @@ from .expressions import (
     Reference,
     Same,
     Stack,
+    names_in,
     parts_of,
+    references_in,
 )
 from .formulas import NoValueError, formula
 from .moves import Move, NotMovedError, box_of, reach, restrided, simplified, steps_of
@@ -303,7 +304,7 @@ class _Lowering:
 
     def _sources_of(self, expression: Expression, values: Mapping[str, int]) -> Iterator[str]:
         """Yield the names of the source that are in an expression, as far as they are there."""
-        for name, _ in _names_in(expression):
+        for name, _ in names_in(expression):
             for each, numbers in self._matching(name):
                 if all(values.get(key, number) == number for key, number in numbers.items()):
                     yield each
@@ -351,8 +352,8 @@ class _Lowering:
             return [{}] if not rule.target.fields else []
         wanted = rule.target.names
         bound = _bound_in(rule.expression)
-        refs = [each for each, inner in _names_in(rule.expression) if not inner]
-        refs += [each for each, inner in _names_in(rule.expression) if inner]
+        refs = [each for each, inner in names_in(rule.expression) if not inner]
+        refs += [each for each, inner in names_in(rule.expression) if inner]
         found: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         by_position = _positions_in(rule.expression) & wanted
         first = next((ref for ref in refs if wanted - by_position <= ref.names), None)
@@ -400,7 +401,7 @@ class _Lowering:
         if not names:
             yield values
             return
-        for reference in _references(expression):
+        for reference in references_in(expression):
             for axis, each in enumerate(reference.slices):
                 if not each.is_index or each.start is None or each.start.name not in names:
                     continue
@@ -437,7 +438,7 @@ class _Lowering:
             for rule, values in instances:
                 if rule.expression is None:
                     continue
-                for reference in _references(rule.expression):
+                for reference in references_in(rule.expression):
                     if reference.pattern is None or not reference.pattern.names & unknown:
                         continue
                     found = self._lengths(reference, values)
@@ -542,7 +543,7 @@ class _Lowering:
     def _numbers_of(self, part: Expression, index: str, values: Mapping[str, int]) -> range:
         """The numbers that stand at a name in the names of a stack: all from 0."""
         found: set[int] = set()
-        for name, _ in _names_in(part):
+        for name, _ in names_in(part):
             if index not in name.names:
                 continue
             for _, numbers in self._matching(name):
@@ -681,21 +682,6 @@ def _exactly(name: str) -> NameTemplate:
     return NameTemplate((name,), ())
 
 
-def _names_in(
-    expression: Expression, bound: frozenset[str] = frozenset()
-) -> Iterator[tuple[NameTemplate, frozenset[str]]]:
-    """Yield the names of sources, with the numbers that a stack takes all of."""
-    if isinstance(expression, Reference):
-        yield expression.name, bound & expression.name.names
-    if isinstance(expression, Moves):
-        for move in expression.moves:
-            yield move.source, bound
-    if isinstance(expression, Stack) and expression.over is not None:
-        bound = bound | {expression.over}
-    for part in parts_of(expression):
-        yield from _names_in(part, bound)
-
-
 def _bound_in(expression: Expression) -> frozenset[str]:
     """The numbers that stacks take all of."""
     found: frozenset[str] = frozenset()
@@ -704,22 +690,15 @@ def _bound_in(expression: Expression) -> frozenset[str]:
     return found.union(*map(_bound_in, parts_of(expression)))
 
 
-def _references(expression: Expression) -> Iterator[Reference]:
-    if isinstance(expression, Reference):
-        yield expression
-    for part in parts_of(expression):
-        yield from _references(part)
-
-
 def _positions_in(expression: Expression) -> frozenset[str]:
     """The names of numbers that are an index of an axis, and in no name of a source."""
     found = {
         each.start.name
-        for reference in _references(expression)
+        for reference in references_in(expression)
         for each in reference.slices
         if each.is_index and each.start is not None and each.start.name is not None
     }
-    named = frozenset().union(*[name.names for name, _ in _names_in(expression)])
+    named = frozenset().union(*[name.names for name, _ in names_in(expression)])
     return frozenset(found) - named
 
 
@@ -748,8 +727,3 @@ def _lengths_of(expression: Expression) -> Iterator[frozenset[str]]:
             yield length.names
     for part in parts_of(expression):
         yield from _lengths_of(part)
-
-
-def size_of(dtype: str) -> int:
-    """The size of an element in bytes."""
-    return find(dtype).itemsize

@@ -7,6 +7,7 @@ a concatenation, a repetition. Both sides have row-major positions, so a reshape
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -243,9 +244,9 @@ def _apart(move: Move, boxes: list[tuple[int, int, int]], place: int) -> list[Mo
 # -- which elements --------------------------------------------------------------------------------
 
 _PRIME = (1 << 127) - 1
-_POINT = 0x5DEECE66D1CE4E5B9A7F3C86D2B1A40F
-"""Where polynomials are compared. Nobody gains by a table that meets just this point: it is then
-compared by its elements, or writes some of them twice."""
+_POINT = 2 + int.from_bytes(os.urandom(15), "big")
+"""Where polynomials are compared. It is another in each process, so that nobody can write a table whose
+gaps do not show there: memory that nobody has written would be read."""
 
 
 def box_of(move: Move, *, source: bool = False) -> Box:

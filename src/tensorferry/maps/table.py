@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from .expressions import references_in
+from .expressions import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Rule(NamedTuple):
         """The names of the tensors that it is made of."""
         if self.expression is None:
             return ()
-        return tuple(dict.fromkeys(map(str, references_in(self.expression))))
+        return tuple(dict.fromkeys([str(name) for name, _ in names_in(self.expression)]))
 
 
 class Table:

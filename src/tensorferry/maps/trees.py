@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,9 +11,10 @@ import numpy as np
 from ..core.devices import HOST
 from ..core.info import TensorInfo
 from ..core.names import EXCHANGE
-from ..errors import UnsupportedTypeError
+from ..errors import ConversionError, UnsupportedTypeError
 from ..execution.run import described
 from ..trees.api import convert_tree
+from ..trees.failures import raise_all
 from ..trees.leaves import leaf_rule
 from ..trees.walk import take_apart
 from .applying import made_array
@@ -22,67 +24,84 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .lowering import Lowered
 
-__all__ = ["applied", "framework_in", "named_tensors", "tree_headers", "weights_in"]
+__all__ = ["applied", "framework_in", "headers_of_tensors", "named_tensors", "weights_in"]
 
 
-def named_tensors(tree: Any, what: str = "tree") -> dict[str, Any]:
+def named_tensors(
+    tree: Any, what: str = "tree", *, unknown: str = "error", warns: bool = False
+) -> dict[str, Any]:
     """The tensors of a tree, by their dotted names.
 
+    Args:
+        tree: The tree.
+        what: What it is called, for errors.
+        unknown: As for `convert_tree`.
+        warns: Whether a warning names what is no tensor.
+
     Raises:
-        UnsupportedTypeError: There are none, or two have the same name.
+        UnsupportedTypeError: There are none, or two have the same name; or an object holds tensors
+            and is no container.
     """
-    rule = leaf_rule("tensors", infos=True, unknown="keep")
+    rule = leaf_rule("tensors", infos=True, unknown=unknown)
     leaves, structure = take_apart(tree, rule.chosen)
+    rule.check(structure, leaves)
     found: dict[str, Any] = {}
-    for name, leaf in zip(structure.names(), leaves, strict=True):
-        if not (isinstance(leaf, TensorInfo) or rule.takes(leaf)):
+    left: list[str] = []
+    errors: dict[int, ConversionError] = {}
+    for index, (name, leaf) in enumerate(zip(structure.names(), leaves, strict=True)):
+        try:
+            is_tensor = isinstance(leaf, TensorInfo) or rule.takes(leaf)
+        except ConversionError as error:
+            errors[index] = error
+            continue
+        if not is_tensor:
+            left.append(name)
             continue
         if name in found:
             raise UnsupportedTypeError(f"{what} has two tensors of the name {name}.")
         found[name] = leaf
+    raise_all(errors, structure.path, name=structure.name)
     if not found:
         raise UnsupportedTypeError(f"{what} has no tensors.")
+    if left and warns:
+        more = f", and {len(left) - 20} more" if len(left) > 20 else ""
+        warnings.warn(
+            f"What is not a tensor was left out: {', '.join(left[:20])}{more}.", stacklevel=4
+        )
     return found
 
 
-def tree_headers(tree: Any, what: str) -> dict[str, Header]:
-    """The shapes and dtypes of the tensors of a tree, by their dotted names.
-
-    Raises:
-        UnsupportedTypeError: There are none.
-    """
+def headers_of_tensors(tensors: dict[str, Any]) -> dict[str, Header]:
+    """The shapes and dtypes of tensors."""
     infos = {
         name: leaf if isinstance(leaf, TensorInfo) else described(leaf)
-        for name, leaf in named_tensors(tree, what).items()
+        for name, leaf in tensors.items()
     }
     return {name: Header(tuple(info.shape), info.dtype) for name, info in infos.items()}
 
 
 def applied(
-    lowered: Lowered, tree: Any, to: str | None, device: object, copy: bool | None
+    lowered: Lowered, tensors: dict[str, Any], to: str | None, device: object, copy: bool | None
 ) -> dict[str, Any]:
-    """The tensors that a table makes of a tree, by name.
+    """The tensors that a table makes of others, by name.
 
     Args:
-        lowered: The table for the tree.
-        tree: The tree.
+        lowered: The table for these tensors.
+        tensors: The tensors, by name.
         to: The framework of the result; ``None``: that of the first tensor that each is made
-            of, or of the first of the tree.
+            of, or of the first of all.
         device: As for `convert_tree`.
         copy: As for `convert_tree`.
 
     Raises:
         ConversionError: As for `convert_tree`; or tensors that have to be the same are not.
     """
-    tensors = named_tensors(tree)
     sources = _Sources(tensors, lowered)
     found: dict[str, Any] = {}
     groups: dict[tuple[str, object], dict[str, Any]] = {}
     for name, made in lowered.tensors.items():
         first = made.sources[0] if made.sources else next(iter(tensors))
-        is_as_it_is = (
-            made.is_renamed and lowered_shape(tensors[made.sources[0]]) == made.header.shape
-        )
+        is_as_it_is = made.is_renamed and _shape_of(tensors[made.sources[0]]) == made.header.shape
         value = tensors[made.sources[0]] if is_as_it_is else made_array(made, sources.elements)
         sources.release(made.sources)
         if to is None and is_as_it_is and device is None and not copy:
@@ -131,7 +150,7 @@ def framework_in(tree: Any) -> str:
     return described(first).framework
 
 
-def lowered_shape(x: Any) -> tuple[int, ...]:
+def _shape_of(x: Any) -> tuple[int, ...]:
     """The shape of a tensor."""
     return tuple(described(x).shape)
 
@@ -148,7 +167,7 @@ class _Sources:
         """Elements of a tensor, as an array of one axis."""
         found = self._arrays.get(name)
         if found is None:
-            array = convert_tree(self._tensors[name], EXCHANGE)
+            array = convert_tree({name: self._tensors[name]}, EXCHANGE)[name]
             found = self._arrays[name] = np.ascontiguousarray(array).reshape(-1)
         return found[first:last]
 
