@@ -843,6 +843,7 @@ def test_programs_are_shared_by_threads():
     assert not failed
 
 
+@pytest.mark.unwatched  # a hint that is pasted meanwhile meets another list each time
 @pytest.mark.fast_paths
 def test_samples_that_a_thread_changes_meanwhile():
     """Its values come before the change or after it, under their own keys; nothing else comes out."""
