@@ -48,7 +48,7 @@ LANGUAGES ?= en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install check release-check test test-files test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers package sanitize wheel docs docs-test translations pictures bench lint types clean
+.PHONY: help demo install check release-check test test-files test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers package sanitize wheel docs docs-test architecture translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -197,6 +197,10 @@ docs: $(VENV)/.docs ## the documentation in four languages (LANGUAGES=en: in thi
 # The pictures and notebooks that the repository keeps; a test says when they are not what the code makes.
 pictures: $(VENV)/.test ## make the pictures in docs/_static and the notebooks in examples again
 	$(BIN)/python docs/pictures.py
+
+# The order of the floors stays as people wrote it: tests hold the imports against it, and these lists against the source.
+architecture: | $(VENV)/bin/python ## write the lists of modules and of imports in docs/architecture.md again
+	$(BIN)/python tests/imports/architecture.py
 
 # What changed in the English pages; docs/locale/README.md says how it is translated.
 translations: $(VENV)/.docs ## put the messages of the translated pages into docs/locale

@@ -5,21 +5,12 @@ from __future__ import annotations
 import ast
 
 import pytest
+from tests.imports.architecture import folders_in_order
 from tests.support import SOURCE
 
 FILES = SOURCE / "tensorferry" / "files"
-ORDER = (
-    "base",
-    "encodings",
-    "pickles",
-    "formats",
-    "opening",
-    "reports",
-    "conversion",
-    "tables",
-    "",
-)
-"""The folders from the lowest to the highest; the last is `files` itself."""
+ORDER = (*folders_in_order("files"), "")
+"""The folders from the lowest to the highest, as the page lists them; the last is `files` itself."""
 
 
 def folder_of(path):

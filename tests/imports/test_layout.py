@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 import ast
-import re
 import sys
-from functools import cache
 
-from tests.support import ROOT, SOURCE, survives
-
-PACKAGE = SOURCE / "tensorferry"
-MODULES = sorted(PACKAGE.rglob("*.py"))
-
-DRAWN = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-FLOORS = [
-    line.split() for line in re.search(r"```floors\n(.*?)```", DRAWN, re.DOTALL)[1].splitlines()
-]
-"""From the top down, as the page draws them: a folder imports from its own floor and from those below."""
+from tests.imports.architecture import (
+    DRAWN,
+    FLOORS,
+    LIST,
+    MODULES,
+    PACKAGE,
+    arrows,
+    inside,
+    module_of,
+    nodes,
+    part_of,
+    subject_of,
+    with_lists,
+)
+from tests.support import survives
 
 
 def floor_of(name):
     return next(index for index, floor in enumerate(reversed(FLOORS)) if name in floor)
-
-
-def part_of(path):
-    """The folder at the top, or the module, that a file is in."""
-    first = path.relative_to(PACKAGE).parts[0]
-    return first.removesuffix(".py")
-
-
-@cache
-def nodes(path):
-    """The import statements of a file that are run, in functions too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    checked = {
-        id(node)
-        for each in ast.walk(tree)
-        if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"
-        for node in ast.walk(each)
-    }
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in checked
-    ]
 
 
 def outside(path):
@@ -53,44 +33,6 @@ def outside(path):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif not node.level:
             yield node.module.partition(".")[0]
-
-
-def inside(path):
-    """The modules and folders of this package that a file imports, as tuples of names."""
-    package = path.relative_to(PACKAGE).parent.parts
-    for node in nodes(path):
-        if isinstance(node, ast.Import):
-            names = [alias.name.split(".") for alias in node.names]
-        elif node.level:
-            base = [
-                *package[: len(package) - node.level + 1],
-                *filter(None, (node.module or "").split(".")),
-            ]
-            names = [["tensorferry", *base, alias.name] for alias in node.names]
-        else:
-            names = [[*node.module.split("."), alias.name] for alias in node.names]
-        for top, *rest in names:
-            if top == "tensorferry":
-                yield module_of(rest)
-
-
-def module_of(names):
-    """The module that a dotted name is, or is in; the package itself is its ``__init__``."""
-    while names and not (
-        PACKAGE.joinpath(*names).is_dir() or PACKAGE.joinpath(*names).with_suffix(".py").is_file()
-    ):
-        names = names[:-1]
-    return tuple(names) or ("__init__",)
-
-
-def arrows():
-    """(from, to) of two parts of the package, to the file that has it first."""
-    found = {}
-    for path in MODULES:
-        for target in inside(path):
-            if part_of(path) != target[0]:
-                found.setdefault((part_of(path), target[0]), str(path.relative_to(PACKAGE)))
-    return found
 
 
 def test_every_part_has_a_floor():
@@ -193,28 +135,31 @@ LIGHT = [
 """What does with the standard library."""
 
 
-def test_the_page_draws_every_arrow():
-    """Each folder with those that it imports from, in the order of the floors."""
-    order = [name for floor in FLOORS for name in floor]
-    found = arrows()
-    drawn = re.search(r"```floors\n([^`]*? -> [^`]*)```", DRAWN, re.DOTALL)[1].splitlines()
-    rows = {name: [each for each in order if (name, each) in found] for name in order}
-    assert [" ".join(line.split()) for line in drawn] == [
-        f"{name} -> {' '.join(to)}" for name, to in rows.items() if to
-    ]
+def test_the_page_lists_what_the_source_has():
+    """All imports, and each module in the words of its docstring."""
+    assert with_lists(DRAWN) == DRAWN, (
+        "docs/architecture.md is not as the source: run `make architecture`"
+    )
 
 
-def test_the_page_names_every_module():
-    """A stranger finds there what each is about; `files/` has a page of its own kind below."""
-    named = set(re.findall(r"`([\w]+)(?:\.py)?`", DRAWN))
-    told = [
-        path
-        for path in MODULES
-        if part_of(path) != "files" and len(path.relative_to(PACKAGE).parts) == 2
-    ]
-    assert [
-        str(path.relative_to(PACKAGE)) for path in told if path.stem not in {*named, "__init__"}
-    ] == []
+def test_the_page_lists_the_modules_of_every_folder():
+    """A new folder has a list, as a new module has a row in one."""
+    listed = {found["part"] for found in LIST.finditer(DRAWN)} - {None}
+    assert listed == {"tensorferry", *(path.parent.name for path in PACKAGE.glob("*/__init__.py"))}
+    assert sum(bool(found["arrows"]) for found in LIST.finditer(DRAWN)) == 1
+
+
+def test_a_list_that_is_not_as_the_source_is_seen():
+    """A module that has gone, one that is new, another subject, an import that there is no longer."""
+    for before, after in (
+        ("| `casts` |", "| `no_module` |"),
+        (f"| `casts` | {subject_of(PACKAGE / 'host' / 'casts.py')} |\n", ""),
+        ("| `casts` | Change", "| `casts` | Changes"),
+        ("-> cli\n", "-> cli core\n"),
+    ):
+        other = DRAWN.replace(before, after, 1)
+        assert other != DRAWN, before
+        assert with_lists(other) == DRAWN, before
 
 
 def test_plans_and_what_they_are_made_from_need_the_standard_library_only():

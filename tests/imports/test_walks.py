@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.imports.test_layout import FLOORS
+from tests.imports.architecture import FLOORS
 from tests.support import survives
 
 WALK = """
