@@ -52,6 +52,7 @@ __all__ = [
     "known",
     "listed",
     "load",
+    "load_imported",
     "on_change",
     "outside",
     "ready",
@@ -314,6 +315,12 @@ def load(backend: Backend) -> Backend:
         with _lock, guard(backend.name):
             fast_paths.add(backend, is_outside=is_outside(backend.name))
     return backend
+
+
+def load_imported(backend: Backend) -> None:
+    """Load a backend's framework if it is imported already; otherwise leave it."""
+    if not backend.loaded and backend.is_imported():
+        load(backend)
 
 
 def ready(name: str) -> Backend:

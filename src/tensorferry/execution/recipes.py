@@ -158,9 +158,10 @@ class Conversion:
         if owner is self.target and owner.capabilities.options.labels and not self.returns_plain:
             return None  # its own labels, which a signature has not, belong to the result
         found = owner.quick.signature_reader(kind, self.target, self.request)
-        memory = owner.capabilities.memory
-        if not self.is_for_host and memory.exists and memory.strides != "compact":
-            found = _of_compact(found)
+        if not self.is_for_host:
+            memory = owner.capabilities.memory
+            if memory.exists and memory.strides != "compact":
+                found = _of_compact(found)
         self.readers[kind] = found
         return found
 
@@ -242,9 +243,9 @@ def _of_compact(read: Callable[[Any], Any]) -> Callable[[Any], Hashable | None]:
 def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     """A step as a function of one value, or of one value and `out`."""
     backend, arguments = registry.backend_named(step.backend), step.arguments
-    if step.backend == EXCHANGE and backend.is_imported():
+    if step.backend == EXCHANGE:
         # It may never be asked for, and still casts between two tensors of another framework.
-        registry.load(backend)
+        registry.load_imported(backend)
     # `explain` must not load a framework, and a verb that was replaced on the backend (by a test)
     # must be called.
     if backend.loaded and step.verb not in vars(backend):

@@ -319,8 +319,7 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     refuse_place(info, source)
     request = _with_out(conversion.request, out)
     info = as_of_object(info, request, source, conversion.target)
-    if not conversion.target.loaded and conversion.target.is_imported():
-        registry.load(conversion.target)  # it says how the user has set it up
+    registry.load_imported(conversion.target)  # it says how the user has set it up
     # The recipe is not kept, since the device need not exist on this machine.
     return Prepared(
         source, conversion.target, info, info, request, conversion.make(info, source, request)

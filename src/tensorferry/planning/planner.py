@@ -276,8 +276,9 @@ def _cast_or_copy(
     shares = not plan.allocated
     if plan.device != HOST:
         device_steps.narrow_array(plan)
-    waits = rules.widens_later(plan.now, target, plan.dtype, plan.device, plan.check)
-    if plan.dtype != plan.now.dtype and not waits:
+    if plan.dtype != plan.now.dtype and not rules.widens_later(
+        plan.now, target, plan.dtype, plan.device, plan.check
+    ):
         host_steps.cast_array(plan)
     elif host_steps.is_to_be_locked(plan) and not rules.layout_obstacles(
         plan.now, host_steps.pinner(plan) or target
