@@ -199,7 +199,7 @@ pictures: $(VENV)/.test ## make the pictures in docs/_static and the notebooks i
 	$(BIN)/python docs/pictures.py
 
 # The order of the floors stays as people wrote it: tests hold the imports against it, and these lists against the source.
-architecture: | $(VENV)/bin/python ## write the lists of modules and of imports in docs/architecture.md again
+architecture: | $(VENV)/bin/python ## write the lists of imports and modules in docs/architecture.md and docs/modules.md again
 	$(BIN)/python tests/imports/architecture.py
 
 # What changed in the English pages; docs/locale/README.md says how it is translated.

@@ -1,4 +1,4 @@
-"""What `docs/architecture.md` lists, read from the source: `make architecture` writes it there.
+"""What the pages about the source list, read from it: `make architecture` writes it there.
 
 The order of the floors is written by hand, and so is that of the folders of files: the tests hold the
 imports against it. What follows from the source is written by this: which folder imports from which, and
@@ -15,18 +15,24 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "tensorferry"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-PAGE = ROOT / "docs" / "architecture.md"
-DRAWN = PAGE.read_text(encoding="utf-8")
-FLOORS = [
-    line.split() for line in re.search(r"```floors\n(.*?)```", DRAWN, re.DOTALL)[1].splitlines()
-]
-"""From the top down, as the page draws them: a folder imports from its own floor and from those below."""
+PAGES = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in (ROOT / "docs" / "architecture.md", ROOT / "docs" / "modules.md")
+}
+DRAWN = re.search(r"```floors\n(.*?)```", PAGES["architecture.md"], re.DOTALL)[1]
+FLOORS = [line.split() for line in DRAWN.splitlines()]
+"""From the top down, as `architecture.md` draws them: a folder imports from its own floor and from those below."""
 LIST = re.compile(
     r"(?P<begin><!-- (?:(?P<arrows>all imports)|modules of (?P<part>\w+)(?P<order>(?:: \w+)(?: \w+)*)?)"
     r" -->\n).*?(?P<end><!-- end, written by `make architecture` -->)",
     re.DOTALL,
 )
-"""A list of the page, between two comments; after a colon, the order of the folders in it."""
+"""A list of a page, between two comments; after a colon, the order of the folders in it."""
+
+
+def lists():
+    """Each list of the pages."""
+    return [found for page in PAGES.values() for found in LIST.finditer(page)]
 
 
 def part_of(path):
@@ -132,13 +138,13 @@ def modules_told(folder, order=()):
 
 
 def folders_in_order(part):
-    """The folders in one at the top, in the order that the page gives them."""
-    (order,) = (found["order"] for found in LIST.finditer(DRAWN) if found["part"] == part)
+    """The folders in one at the top, in the order that its list gives them."""
+    (order,) = (found["order"] for found in lists() if found["part"] == part)
     return (order or "").removeprefix(":").split()
 
 
 def with_lists(page):
-    """The text of the page, with its lists as they follow from the source."""
+    """The text of a page, with its lists as they follow from the source."""
 
     def written(found):
         if found["arrows"]:
@@ -153,4 +159,5 @@ def with_lists(page):
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_lists(DRAWN), encoding="utf-8")
+    for name, page in PAGES.items():
+        (ROOT / "docs" / name).write_text(with_lists(page), encoding="utf-8")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
+from itertools import pairwise
 
+import pytest
 from tests.imports.architecture import (
-    DRAWN,
     FLOORS,
-    LIST,
     MODULES,
     PACKAGE,
+    PAGES,
     arrows,
     inside,
+    lists,
     module_of,
     nodes,
     part_of,
@@ -135,31 +138,36 @@ LIGHT = [
 """What does with the standard library."""
 
 
-def test_the_page_lists_what_the_source_has():
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_lists_what_the_source_has(name):
     """All imports, and each module in the words of its docstring."""
-    assert with_lists(DRAWN) == DRAWN, (
-        "docs/architecture.md is not as the source: run `make architecture`"
-    )
+    page = PAGES[name]
+    assert with_lists(page) == page, f"docs/{name} is not as the source: run `make architecture`"
 
 
-def test_the_page_lists_the_modules_of_every_folder():
-    """A new folder has a list, as a new module has a row in one."""
-    listed = {found["part"] for found in LIST.finditer(DRAWN)} - {None}
-    assert listed == {"tensorferry", *(path.parent.name for path in PACKAGE.glob("*/__init__.py"))}
-    assert sum(bool(found["arrows"]) for found in LIST.finditer(DRAWN)) == 1
+def test_the_pages_list_the_modules_of_every_folder_from_the_bottom_up():
+    """A new folder has a list, as a new module has a row in one; all imports are drawn."""
+    listed = [found["part"] for found in lists() if not found["arrows"]]
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert sorted(listed) == sorted([PACKAGE.name, *folders])
+    assert sum(bool(found["arrows"]) for found in lists()) == 1
+    told = re.findall(r"^## `(\w+)/`$", PAGES["modules.md"], re.MULTILINE)
+    assert set(told) == folders
+    assert all(floor_of(low) <= floor_of(high) for low, high in pairwise(told))
 
 
 def test_a_list_that_is_not_as_the_source_is_seen():
     """A module that has gone, one that is new, another subject, an import that there is no longer."""
-    for before, after in (
-        ("| `casts` |", "| `no_module` |"),
-        (f"| `casts` | {subject_of(PACKAGE / 'host' / 'casts.py')} |\n", ""),
-        ("| `casts` | Change", "| `casts` | Changes"),
-        ("-> cli\n", "-> cli core\n"),
+    for name, before, after in (
+        ("modules.md", "| `casts` |", "| `no_module` |"),
+        ("modules.md", f"| `casts` | {subject_of(PACKAGE / 'host' / 'casts.py')} |\n", ""),
+        ("modules.md", "| `casts` | Change", "| `casts` | Changes"),
+        ("architecture.md", "-> cli\n", "-> cli core\n"),
+        ("architecture.md", "| `base/`: `contents`, ", "| `base/`: "),
     ):
-        other = DRAWN.replace(before, after, 1)
-        assert other != DRAWN, before
-        assert with_lists(other) == DRAWN, before
+        other = PAGES[name].replace(before, after, 1)
+        assert other != PAGES[name], before
+        assert with_lists(other) == PAGES[name], before
 
 
 def test_plans_and_what_they_are_made_from_need_the_standard_library_only():
