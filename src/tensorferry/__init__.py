@@ -131,7 +131,7 @@ __all__ = [
     "wrap_module",
 ]
 
-_LATER = {
+_AT_FIRST_USE = {
     "BatchPlan": "batches.plans",
     "FrameworkStatus": "inspection",
     "LazyReference": "files.lazy",
@@ -169,12 +169,12 @@ _LATER = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    if name not in _AT_FIRST_USE:
         raise _no_such_name(name)
     from importlib import import_module
 
     return globals().setdefault(
-        name, _unwritten(getattr(import_module(f".{_LATER[name]}", __name__), name))
+        name, _unwritten(getattr(import_module(f".{_AT_FIRST_USE[name]}", __name__), name))
     )
 
 
@@ -220,5 +220,5 @@ def _unwritten(public: Any) -> Any:
 
 
 for _name in __all__:
-    if _name not in _LATER:
+    if _name not in _AT_FIRST_USE:
         _unwritten(globals()[_name])

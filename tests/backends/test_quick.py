@@ -65,7 +65,7 @@ def test_by_default_each_step_calls_the_verb(name):
     """And no conversion goes past the plan."""
     quick = Quick(registry.ready(name))
     plan = ferry.explain(ferry.TensorInfo(name, (2,)), "numpy", copy=True)
-    assert all(quick.bound(step, plan) is None for step in plan.steps)
+    assert all(quick.specialised(step, plan) is None for step in plan.steps)
     assert quick.for_many() == quick.fast_paths() == {}
 
 

@@ -162,7 +162,7 @@ def test_bound_functions_do_what_the_verbs_do(target, monkeypatch):
     assert quick[0] == quick[1]
     with monkeypatch.context() as patch:
         for backend in registry.known().values():
-            patch.setattr(backend.quick, "bound", lambda *_: None)
+            patch.setattr(backend.quick, "specialised", lambda *_: None)
             patch.setattr(backend.quick, "for_many", dict)
         recipes.forget()
         assert outcomes(target) == quick[0]
@@ -173,7 +173,7 @@ def test_bound_functions_do_what_the_verbs_do(target, monkeypatch):
 def test_some_steps_are_bound():
     """Else the test above compares nothing."""
     for backend in ("numpy", "torch", "python"):
-        assert "bound" in vars(type(registry.ready(backend).quick))
+        assert "specialised" in vars(type(registry.ready(backend).quick))
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])

@@ -132,7 +132,7 @@ class Backend(ABC):
 
     It is imported when the framework is loaded. Without it, `quick` is the default.
     """
-    later: tuple[type, ...] = ()
+    not_yet_run: tuple[type, ...] = ()
     """Types that it refuses because they have no values yet, such as a query that has not run."""
     loaded: bool = False
     """Whether `load` has been called."""

@@ -27,9 +27,9 @@ from .base import UNASKED, Backend, Opening
 from .nodes import as_dict
 from .opening import (
     Gathered,
-    Later,
     Table,
     TableContents,
+    Unread,
     open_column,
     open_gathered,
     open_table,
@@ -312,11 +312,11 @@ class ColumnBackend(Backend):
         return remark_of(info.kind)
 
     def pointer(self, x: Any) -> int | None:
-        if isinstance(x, (Later, np.ndarray)):
+        if isinstance(x, (Unread, np.ndarray)):
             handle = x
         else:
             handle = self._opened(x, UNASKED, exactly=False)[1]
-        if isinstance(handle, Later):
+        if isinstance(handle, Unread):
             return None
         return memory.address(self.export(handle))
 

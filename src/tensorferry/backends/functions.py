@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from ..core.derivations import Rule, Spec
 
-__all__ = ["Flat", "Function", "Inner", "Outer"]
+__all__ = ["Function", "Inner", "Outer", "TensorFunction"]
 
 
-class Flat(Protocol):
+class TensorFunction(Protocol):
     """The user's function as a function of the tensors in its arguments: see `functions.flat`."""
 
     source: Any
@@ -58,7 +58,7 @@ class Function(Protocol):
     """A function of tensors for the outer framework: see `functions.function`."""
 
     @property
-    def flat(self) -> Flat: ...
+    def flat(self) -> TensorFunction: ...
     @property
     def rules(self) -> tuple[Rule, ...]: ...
     @property
@@ -103,7 +103,7 @@ class Inner(Protocol):
         """
         ...
 
-    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+    def native(self, flat: TensorFunction, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         """A function of its tensors: `flat` with the rules applied in order; without, `flat.plain`.
 
         Raises:
@@ -111,7 +111,7 @@ class Inner(Protocol):
         """
         ...
 
-    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+    def shapes(self, flat: TensorFunction, specs: Sequence[Spec]) -> Sequence[Spec]:
         """The shapes and dtypes of a function's results, without values. `flat` is called.
 
         Raises:
@@ -136,11 +136,11 @@ class Inner(Protocol):
         """
         return None
 
-    def derivatives(self, flat: Flat) -> str:
+    def derivatives(self, flat: TensorFunction) -> str:
         """A text that says which derivatives the function has."""
         return EVERY
 
-    def remarks(self, flat: Flat) -> Sequence[str]:
+    def remarks(self, flat: TensorFunction) -> Sequence[str]:
         """Remarks for the user about this function."""
         return ()
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Gathered",
-    "Later",
     "Table",
     "TableContents",
+    "Unread",
     "dates_of",
     "open_column",
     "open_gathered",
@@ -128,7 +128,7 @@ class Gathered(NamedTuple):
     read: Callable[[bool], Array]
 
 
-class Later(NamedTuple):
+class Unread(NamedTuple):
     """Values that are read only when the conversion runs.
 
     Args:
@@ -215,7 +215,7 @@ def open_column(
         misalignment=found.at,
         kind=kind_with(note, name=kind, copied=True, reasons=tuple(obstacles)),
     )
-    return info, Later(found.read)
+    return info, Unread(found.read)
 
 
 def open_table(
@@ -249,7 +249,7 @@ def open_table(
     if as_it_is and stored_so:
         return TensorInfo(framework, frame.shape, frame.dtype, kind=note), kept
     info = _info_apart(framework, kind, note, frame.shape, frame.dtype, by_rows, 0)
-    return info, Later(lambda: frame.read(by_rows=by_rows))
+    return info, Unread(lambda: frame.read(by_rows=by_rows))
 
 
 def _is_stored_so(column: Column) -> bool:
@@ -271,7 +271,7 @@ def open_gathered(
         return TensorInfo(framework, whole.shape, whole.dtype, kind=note), kept
     by_rows = _takes_rows(target)
     info = _info_apart(framework, kind, note, whole.shape, whole.dtype, by_rows, ANY_ADDRESS)
-    return info, Later(lambda: whole.read(by_rows))
+    return info, Unread(lambda: whole.read(by_rows))
 
 
 @lru_cache(maxsize=256)

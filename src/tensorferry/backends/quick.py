@@ -41,7 +41,7 @@ def quick_of(backend: Described) -> Quick[Any]:
 
 
 def unchanged(x: Any) -> Any:
-    """Stands for a step whose work the next step does too: `Quick.bound` gives it.
+    """Stands for a step whose work the next step does too: `Quick.specialised` gives it.
 
     A recipe leaves such a step out, so that it is never called.
     """
@@ -171,7 +171,7 @@ class Quick(Generic[Owner]):
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+    def specialised(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         """A step's function without checks whose results are known; ``None`` for the verb's method.
 
         Args:

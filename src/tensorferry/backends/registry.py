@@ -57,7 +57,7 @@ __all__ = [
     "outside",
     "ready",
     "refusal_of",
-    "refusal_of_later",
+    "refusal_of_unrun",
     "register",
 ]
 
@@ -413,10 +413,10 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
     return None
 
 
-def refusal_of_later(kind: type) -> UnsupportedTypeError | None:
+def refusal_of_unrun(kind: type) -> UnsupportedTypeError | None:
     """The error for a type that has no values yet to look into; ``None`` for other types."""
     refused = refusal_of(kind)  # which loads the framework
-    if any(issubclass(kind, each.later) for each in list(_by_name.values())):
+    if any(issubclass(kind, each.not_yet_run) for each in list(_by_name.values())):
         return refused
     return None
 

@@ -208,17 +208,17 @@ def _find(
 ) -> BatchPrograms:
     """The programs of a call: those of earlier ones, if its keywords can be compared."""
     to, like, dtype, device, _, casting, grad, options = asked
-    goal: Any = to
+    target: Any = to
     if nulls is None and type(leaves) is str and not options:
         try:
             if like is not None:
-                goal = None if to is not None else follow_quickly(like)
+                target = None if to is not None else follow_quickly(like)
             if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
                 dtype = rule_of(dtype)
             pad, *others = padding
             if pad is not None:
                 pad = dumps(pad, 2)  # by the types of numbers too, and the bits of floats
-            found = _programs(goal, dtype, device, casting, grad, leaves, unknown, pad, *others)
+            found = _programs(target, dtype, device, casting, grad, leaves, unknown, pad, *others)
             if found is not None:
                 return found
         except (ConversionError, TypeError, ValueError):
@@ -244,7 +244,7 @@ def _new_programs(
 
 @lru_cache(maxsize=256, typed=True)
 def _programs(
-    goal: To | tuple[str, str | None, str | None] | None,
+    target: To | tuple[str, str | None, str | None] | None,
     dtype: object,
     device: object,
     casting: str | None,
@@ -257,7 +257,7 @@ def _programs(
     """The programs for keywords of `collate`; ``None`` if they have none that can be kept.
 
     Args:
-        goal: ``to``; or the framework, dtype and device of the tensor in ``like=``, if they are
+        target: ``to``; or the framework, dtype and device of the tensor in ``like=``, if they are
             known at sight.
         dtype: This and the others are as for `collate`; a mapping as a rule.
         device: See there.
@@ -275,9 +275,9 @@ def _programs(
     from .padding import Padding
     from .program import BatchPrograms
 
-    if goal is None:
+    if target is None:
         return None
-    targets = targets_followed(goal, dtype, device, None, casting, grad)
+    targets = targets_followed(target, dtype, device, None, casting, grad)
     if targets is None:
         return None
     rule = leaf_rule(leaves, unknown=unknown)
@@ -297,10 +297,10 @@ def _refuse_one_value(samples: object) -> None:
             f'collate(samples, to="{name}"); functools.partial(collate, to="{name}") takes them '
             "later",
         )
-    later = registry.refusal_of_later(type(samples))
-    if later is not None:
+    unrun = registry.refusal_of_unrun(type(samples))
+    if unrun is not None:
         raise UnsupportedTypeError(
-            later.message, Hint(hints.call("collate", f"[{later.hint}]"), ", for a batch of one")
+            unrun.message, Hint(hints.call("collate", f"[{unrun.hint}]"), ", for a batch of one")
         )
     if not hasattr(samples, "__iter__") and not hasattr(samples, "__getitem__"):
         raise UnsupportedTypeError(

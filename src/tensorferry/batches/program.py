@@ -101,7 +101,7 @@ class BatchProgram(NamedTuple):
         names: The dotted name of each leaf, if names matter; otherwise ``None``.
         labels: What `labels_of` gives for the containers, if names matter; otherwise ``None``.
         columns: The kind of each column.
-        routes: The position of each leaf in its container, after those of the containers around.
+        positions: The position of each leaf in its container, after those of the containers around.
         has_tables: Whether leaves may be columns of tables, which are changed before masks and
             lengths are put beside them.
     """
@@ -110,7 +110,7 @@ class BatchProgram(NamedTuple):
     names: list[str] | None
     labels: list[Any] | None
     columns: list[ColumnKind]
-    routes: list[tuple[int, ...]]
+    positions: list[tuple[int, ...]]
     has_tables: bool
 
     def take(self, samples: list[Any], rule: LeafRule) -> tuple[list[list[Any]], list[Any]] | None:
@@ -264,8 +264,8 @@ class BatchPrograms:
         has_tables = self.padding.adds and (
             self.rule.chosen is not None or any(self._may_be_columns(each.types) for each in kinds)
         )
-        routes = structure.routes() if self.padding.adds else []
-        made = BatchProgram(structure.root, names, labels, kinds, routes, has_tables)
+        positions = structure.positions() if self.padding.adds else []
+        made = BatchProgram(structure.root, names, labels, kinds, positions, has_tables)
         return made, columns, structure, are_alike
 
     def planner(
@@ -605,13 +605,13 @@ class Batch:
             self._marks.append((index, name, run.convert(mark, conversion)))
 
     def _name_beside(self, index: int, keyword: str) -> str:
-        route = self._made.routes[index]
-        place = place_of(self._samples[0], route)
+        position = self._made.positions[index]
+        place = place_of(self._samples[0], position)
         if place is None:
             # What is no mapping may become one in a batch: an array with fields.
             with suppress(Exception):
                 firsts = [column[0] for column in self._columns]
-                place = place_of(self.structure.rebuild(firsts), route)
+                place = place_of(self.structure.rebuild(firsts), position)
         if place is None:
             raise UnsupportedTypeError(
                 f"{keyword}=True adds a leaf beside this one, which is below no str key of a dict.",
@@ -628,7 +628,7 @@ class Batch:
 
     def _put_marks(self, batch: Any) -> None:
         for index, name, mark in self._marks:
-            place = place_of(batch, self._made.routes[index])
+            place = place_of(batch, self._made.positions[index])
             if place is None:
                 raise at_path(
                     UnsupportedTypeError(

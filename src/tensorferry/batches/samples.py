@@ -138,20 +138,20 @@ def hide_containers(column: list[Any], types: set[type], *, rows: bool) -> bool:
     )
 
 
-def place_of(tree: Any, route: Sequence[int]) -> tuple[MutableMapping[Any, Any], str] | None:
+def place_of(tree: Any, position: Sequence[int]) -> tuple[MutableMapping[Any, Any], str] | None:
     """The mapping that holds a leaf, and its key there; ``None`` if it is below no str key of one.
 
     Args:
         tree: A sample, or the batch.
-        route: The position of the leaf in its container, after those of the containers around.
+        position: The position of the leaf in its container, after those of the containers around.
     """
-    for at in route[:-1]:
+    for at in position[:-1]:
         opened = (opening.open(tree) for opening in openings_of(type(tree)))
         _, values = next(each for each in opened if each is not None)
         tree = [*values][at]
-    if not route or not isinstance(tree, MutableMapping):
+    if not position or not isinstance(tree, MutableMapping):
         return None
-    key = [*tree][route[-1]]
+    key = [*tree][position[-1]]
     return (tree, key) if isinstance(key, str) else None
 
 

@@ -249,7 +249,7 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     # `explain` must not load a framework, and a verb that was replaced on the backend (by a test)
     # must be called.
     if backend.loaded and step.verb not in vars(backend):
-        found = backend.quick.bound(step, plan)
+        found = backend.quick.specialised(step, plan)
         if found is not None:
             return found
     verb: Callable[..., Any] = getattr(backend, step.verb)

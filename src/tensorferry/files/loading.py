@@ -38,7 +38,7 @@ from ..hints import Hint
 from ..host.free_memory import free_memory
 from ..host.numpy_dtypes import numpy_dtype
 from .base.contents import BLOCKS, NOTHING, Ref, Special
-from .base.nesting import are_plain, leaves, like, named_values
+from .base.nesting import are_plain, leaves, named_values, same_dict
 from .base.raw import fingerprints, mapped, mapped_private
 from .base.stored import read_ahead
 
@@ -205,7 +205,7 @@ class Source:
         """
         if isinstance(node, dict):
             children = ((key, child) for key, child in node.items() if not self.is_left_out(child))
-            return like(node, ((key, self.plain(child, tensor)) for key, child in children))
+            return same_dict(node, ((key, self.plain(child, tensor)) for key, child in children))
         if type(node) in (list, tuple):
             if are_plain(node):
                 return type(node)(node)

@@ -24,7 +24,7 @@ from ..maps.language import MOST_BYTES, read_table
 from ..maps.lowering import Header, lower
 from ..maps.moves import box_of, reach
 from ..maps.table import Table
-from .base.contents import blocks_of, noted
+from .base.contents import blocks_of, with_block_kinds
 from .base.nesting import named_values
 from .base.raw import read_fully
 from .base.stored import BLOCK_BYTES, Extent, Packed, Stored, chunks
@@ -288,7 +288,9 @@ class ContentsMap(NamedTuple):
             for key, text in contents.metadata.items()
             if key.rpartition("@")[0] not in contents.tensors
         }
-        return replace(contents, tensors=tensors, tree=None, metadata=noted(metadata, kept))
+        return replace(
+            contents, tensors=tensors, tree=None, metadata=with_block_kinds(metadata, kept)
+        )
 
 
 def headers_of(contents: Contents) -> dict[str, Header]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..planning.plan import Plan
-    from .flat import Flat
+    from .flat import TensorFunction
     from .wrap import Call, Wrapped
 
 __all__ = ["WrapPlan", "explain_wrap"]
@@ -148,7 +148,7 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
     )
 
 
-def _plan_in(flat: Flat, tensor: Any) -> Plan | None:
+def _plan_in(flat: TensorFunction, tensor: Any) -> Plan | None:
     if described(tensor).abstract == "traced":
         return None
     try:

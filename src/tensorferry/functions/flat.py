@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TENSOR",
-    "Flat",
     "OutputSpecs",
     "OutputTree",
+    "TensorFunction",
     "UserFunction",
     "converter",
     "converter_to",
@@ -185,7 +185,7 @@ _RULE = leaf_rule("tensors")
 """Which objects hold tensors."""
 
 
-class Shaped:
+class ShapeDtype:
     """A tensor without values, for ``shapes=``."""
 
     __slots__ = ("dtype", "shape")
@@ -259,7 +259,7 @@ def path_of(structure: Structure, index: int) -> str:
     return list(structure.paths())[index].replace("$[0]", "args", 1).replace("$[1]", "keywords", 1)
 
 
-class Flat:
+class TensorFunction:
     """The user's function, as a function of only the tensors among its arguments.
 
     All other arguments are fixed.
@@ -574,7 +574,9 @@ class Flat:
 
     def _specs_told(self, shapes: Callable[..., Any], specs: Sequence[Spec]) -> OutputSpecs:
         """The shapes and dtypes of the results, from the user's ``shapes=``."""
-        args, keywords = self.arguments([Shaped(shape, numpy_dtype(name)) for shape, name in specs])
+        args, keywords = self.arguments(
+            [ShapeDtype(shape, numpy_dtype(name)) for shape, name in specs]
+        )
         leaves, structure = take_apart(shapes(*args, **keywords))
         told = [hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves]
         found = tuple((tuple(leaf.shape), name_of(leaf.dtype)) for leaf in compress(leaves, told))
@@ -609,7 +611,7 @@ _kept_exceptions: deque[tuple[str, str, Exception]] = deque(maxlen=8)
 """Exceptions that were raised in callbacks of a runtime, with their texts and notes."""
 
 
-def keep_exception(error: Exception, flat: Flat) -> str:
+def keep_exception(error: Exception, flat: TensorFunction) -> str:
     """Keep an exception that a runtime will replace by its own; gives the text for that one."""
     error = first_of(error) or error
     words = f"{type(error).__qualname__}: {error}"
@@ -633,7 +635,7 @@ def first_of(error: Exception) -> Exception | None:
     return None
 
 
-def note(error: BaseException, flat: Flat) -> None:
+def note(error: BaseException, flat: TensorFunction) -> None:
     """Add a note to an exception that says in which function it was raised.
 
     Its type stays the same.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..backends.functions import Outer
     from ..core.derivations import Rule, Spec
-    from .flat import Flat
+    from .flat import TensorFunction
 
 __all__ = ["Adjoint", "Function"]
 
@@ -56,7 +56,11 @@ class Function:
     """
 
     def __init__(
-        self, flat: Flat, arity: int, rules: tuple[Rule, ...] = (), parent: Function | None = None
+        self,
+        flat: TensorFunction,
+        arity: int,
+        rules: tuple[Rule, ...] = (),
+        parent: Function | None = None,
     ) -> None:
         self.flat = flat
         self.arity = arity

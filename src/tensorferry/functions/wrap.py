@@ -27,8 +27,8 @@ from ..trees.structure import at_path
 from ..trees.walk import take_apart
 from .flat import (
     TENSOR,
-    Flat,
     OutputTree,
+    TensorFunction,
     UserFunction,
     fit,
     is_text,
@@ -325,7 +325,7 @@ class Wrapped:
 
     def _make(self, key: Key) -> Function:
         self._refuse_others(key.structure, key.leaves)
-        flat = Flat(
+        flat = TensorFunction(
             self.source, inner_of(self.inner), key.structure, key.leaves, key.environment, key.outer
         )
         return Function(flat, flat.tensors)

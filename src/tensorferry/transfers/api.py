@@ -154,11 +154,11 @@ def prefetch(
     from .prefetch import Prefetch
     from .target import Target
 
-    later = registry.refusal_of_later(type(iterable))
-    if later is not None:
+    unrun = registry.refusal_of_unrun(type(iterable))
+    if unrun is not None:
         raise UnsupportedTypeError(
-            later.message,
-            Hint(hints.call("prefetch", f"[{later.hint}]"), ", which has it as one batch"),
+            unrun.message,
+            Hint(hints.call("prefetch", f"[{unrun.hint}]"), ", which has it as one batch"),
         )
     if is_one_value(iterable):
         kind = type(iterable).__name__

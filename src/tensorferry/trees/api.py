@@ -151,15 +151,15 @@ def convert_tree(
     """
     if nulls is ragged is pad is None and index is False and not options:
         find: Any = _programs if like is None else _programs_like
-        goal: Any = to if like is None else (to, like)
+        target: Any = to if like is None else (to, like)
         if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
-            find, goal = _programs_of_rule, (find, goal)
+            find, target = _programs_of_rule, (find, target)
         result = _by_program(
             convert_tree,
             tree,
             out,
             find,
-            goal,
+            target,
             dtype,
             device,
             copy,
@@ -399,8 +399,8 @@ def _programs_of_rule(
     asked: tuple[Callable[..., Programs | None], Any], dtype: Any, *keywords: Any
 ) -> Programs | None:
     """The programs that a function finds, for a mapping in ``dtype=``, which cannot be hashed."""
-    find, goal = asked
-    return find(goal, rule_of(dtype), *keywords)
+    find, target = asked
+    return find(target, rule_of(dtype), *keywords)
 
 
 @lru_cache(maxsize=256, typed=True)

@@ -16,7 +16,7 @@ from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
 from ..execution.groups import Arrangement, LeafGroup
 from .failures import raise_all, refuse_unknown_name
-from .grouped import alone, part_of, shipments
+from .grouped import alone, bus_groups, part_of
 from .shared_memory import Bindings, bind, in_order_of, written_over
 from .walk import take_apart
 
@@ -195,11 +195,11 @@ class DescribedTree:
         found, bindings = self.arranged(prepared)
         groups = alone(found.groups, bindings)
         parts = [part_of(group, self.leaves) for group in groups]
-        sent = shipments(parts) if coalesce else []
+        sent = bus_groups(parts) if coalesce else []
         batches = {
             groups[part].places[at]: number
-            for number, shipment in enumerate(sent)
-            for part, _, places in shipment.members
+            for number, group in enumerate(sent)
+            for part, _, places in group.members
             for at in places
         }
         return TreePlan(
@@ -209,7 +209,7 @@ class DescribedTree:
                 for index, leaf in enumerate(self.leaves)
                 if index not in prepared
             ),
-            batches=tuple(shipment.batch(parts) for shipment in sent),
+            batches=tuple(group.batch(parts) for group in sent),
         )
 
     def _kept(self, index: int, leaf: Any) -> KeptLeaf:

@@ -91,7 +91,7 @@ def raise_all(
         TreeError: There are several errors.
     """
     found = [
-        _placed(errors[index], path(index), name(index), rule, tree) for index in sorted(errors)
+        _at_leaf(errors[index], path(index), name(index), rule, tree) for index in sorted(errors)
     ]
     if rule is not None:
         ask_for_all(
@@ -139,7 +139,7 @@ def hint_for_leaf(
     )
 
 
-def _placed(
+def _at_leaf(
     error: ConversionError, path: str, name: str, rule: DtypeRule | None, tree: str
 ) -> ConversionError:
     """The error of a leaf, whose message ends in its path, and whose hint names this leaf."""

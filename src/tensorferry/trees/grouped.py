@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "BusGroup",
     "RecipeLeaves",
-    "Shipment",
     "alone",
+    "bus_groups",
     "convert_by_fast_paths",
     "convert_groups",
     "part_of",
-    "shipments",
     "written",
 ]
 
@@ -189,8 +189,8 @@ def convert_groups(
     crossed: dict[int, list[Any]] = {}
     if coalesce and found.crosses:
         parts = [part_of(group, leaves) for group in groups]
-        for shipment in shipments(parts):
-            crossed.update(shipment.converted(parts, end))
+        for crossing in bus_groups(parts):
+            crossed.update(crossing.converted(parts, end))
     for number, group in enumerate(groups):
         recipe, places, _, prepared = group
         if number in crossed:
@@ -292,7 +292,7 @@ class _Member(NamedTuple):
     places: Places
 
 
-class Shipment(NamedTuple):
+class BusGroup(NamedTuple):
     """Leaves that cross the bus together, because one backend transfers them in the same way.
 
     Args:
@@ -368,7 +368,7 @@ class Shipment(NamedTuple):
         return max(1, *(memory.alignment for memory in memories))
 
 
-def shipments(parts: Sequence[RecipeLeaves]) -> list[Shipment]:
+def bus_groups(parts: Sequence[RecipeLeaves]) -> list[BusGroup]:
     """How leaves cross the bus: one for each pair of devices.
 
     Args:
@@ -388,7 +388,7 @@ def shipments(parts: Sequence[RecipeLeaves]) -> list[Shipment]:
             plan, transfer = part.recipe.plan, part.recipe.steps[step]
             found[_transfer_key(transfer, plan)].append(_Member(number, step, places))
     return [
-        Shipment(registry.backend_named(key[0]).capabilities.devices.packs, members)
+        BusGroup(registry.backend_named(key[0]).capabilities.devices.packs, members)
         for key, members in found.items()
         if len(members) > 1 or len(members[0].places) > 1
     ]

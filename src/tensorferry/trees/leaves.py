@@ -309,9 +309,9 @@ class LeafRule:
     def _refuse(self, x: Any, hint: Hint | None) -> None:
         name = type(x).__name__
         kept = Hint(hints.keyword("unknown", "keep"), " keeps it as it is")
-        later = registry.refusal_of_later(type(x))
-        if later is not None:
-            raise UnsupportedTypeError(later.message, Hint(later.advice or "", "; ", kept))
+        unrun = registry.refusal_of_unrun(type(x))
+        if unrun is not None:
+            raise UnsupportedTypeError(unrun.message, Hint(unrun.advice or "", "; ", kept))
         if is_used_up(type(x)):
             raise UnsupportedTypeError(
                 f"This {name} may give tensors, which would stay as they are: to look at them "

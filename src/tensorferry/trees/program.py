@@ -27,7 +27,7 @@ from .containers import is_opened, may_hold
 from .failures import refuse_unknown_name
 from .grouped import convert_by_fast_paths, convert_groups, written
 from .leaves import UNKNOWN
-from .shared_memory import bound
+from .shared_memory import bindings_of
 from .structure import have_equal_labels, labels_of, recurring
 from .targets import copy_in_its_framework
 from .walk import take_apart
@@ -446,7 +446,7 @@ class Programs:
         if outs is None:
             bindings = None
             if found.copied or not tree_program.are_different(leaves):
-                bindings = bound(found, leaves, structure.twins, original)
+                bindings = bindings_of(found, leaves, structure.twins, original)
             results = convert_groups(
                 found, leaves, None, bindings, coalesce=coalesce, original=original
             )

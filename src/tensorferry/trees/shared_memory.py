@@ -37,7 +37,7 @@ __all__ = [
     "Cluster",
     "address_of",
     "bind",
-    "bound",
+    "bindings_of",
     "clusters",
     "converted_together",
     "in_order_of",
@@ -99,7 +99,7 @@ def bind(prepared: Mapping[int, Prepared], twins: Mapping[int, int]) -> Bindings
     return Bindings(same, overlapping(prepared, same), prepared)
 
 
-def bound(
+def bindings_of(
     found: Arrangement,
     leaves: list[Any],
     twins: Mapping[int, int],

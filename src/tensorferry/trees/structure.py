@@ -235,7 +235,7 @@ class Structure:
         found = self._visit(None, lambda container, *_: [None] * container.size)[1]
         return [(container, start) for container, _, start in found]
 
-    def routes(self) -> list[tuple[int, ...]]:
+    def positions(self) -> list[tuple[int, ...]]:
         """The position of each leaf in its container, after those of the containers around."""
         return self._visit((), lambda each, _, own: [(*own, at) for at in range(each.size)])[0]
 

@@ -102,7 +102,7 @@ def open_later_values(
     """
     kind = kind_with(kind_of(x), copied=True, of_palette=of_palette)
     info = TensorInfo(NAME, shape, dtype, misalignment=ANY_ADDRESS, kind=kind)
-    return info, opening.Later(partial(_read_and_check, read, shape, dtype, type(x).__name__))
+    return info, opening.Unread(partial(_read_and_check, read, shape, dtype, type(x).__name__))
 
 
 def open_array(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
@@ -139,7 +139,7 @@ def values_of(x: Any) -> Array:
     Raises:
         UnsupportedTypeError: The array does not have the shape or dtype that the object says.
     """
-    if isinstance(x, opening.Later):
+    if isinstance(x, opening.Unread):
         return x.read()
     return x if x.flags.writeable else x.copy()  # type: ignore[no-any-return]
 

@@ -14,7 +14,7 @@ from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from .. import registry
 from ..nodes import Node, as_dict
-from ..opening import Later, Table, TableContents, open_column, open_table
+from ..opening import Table, TableContents, Unread, open_column, open_table
 from .declared import NAME
 from .libraries import known_class
 
@@ -174,8 +174,8 @@ def open_contents(
     info, handle = open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
     if not x.is_one:
         return info, handle
-    if isinstance(handle, Later):
-        one: Any = Later(lambda: handle.read().reshape(()))
+    if isinstance(handle, Unread):
+        one: Any = Unread(lambda: handle.read().reshape(()))
     else:
         one = handle.reshape(())
     return info._replace(shape=(), strides=()), one

@@ -12,7 +12,7 @@ from ...columns.interface import gives_arrow, leaving_streams
 from ...hints import Hint
 from ...host import memory
 from ..base import UNASKED, Backend, Opening
-from ..opening import Later, TableContents, remark_of
+from ..opening import TableContents, Unread, remark_of
 from ..quick import Quick
 from .declared import CAPABILITIES, DECLARED, NAME, snippet
 from .libraries import known_class
@@ -112,7 +112,7 @@ class ArrayLikeBackend(Backend):
         return 'the numbers are indices into the image\'s palette, no colours: x.convert("RGB") has those'
 
     def pointer(self, x: Any) -> int | None:
-        if isinstance(x, Later):
+        if isinstance(x, Unread):
             return None
         return memory.address(x)
 

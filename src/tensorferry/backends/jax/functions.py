@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ...core.derivations import Rule, Spec
-    from ..functions import Flat, Function
+    from ..functions import Function, TensorFunction
 
 __all__ = ["INNER", "OUTER", "call_for", "spec_of"]
 
@@ -78,14 +78,14 @@ class JaxInner(Inner):
             return jnp.asarray(leaf)
         return None
 
-    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+    def native(self, flat: TensorFunction, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         """Functions that are derived from a jitted function are jitted too."""
         if not rules:
             return flat.plain
         found = derived(flat, rules, {Vjp: _vjp, Jvp: _jvp, Vmap: _vmap})
         return jax.jit(found) if _is_jitted(flat) else found  # type: ignore[no-any-return]
 
-    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+    def shapes(self, flat: TensorFunction, specs: Sequence[Spec]) -> Sequence[Spec]:
         inputs = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
         # A new function each time. JAX would cache the result, and not call it again.
         found = jax.eval_shape(lambda *tensors: flat(*tensors), *inputs)  # noqa: PLW0108
@@ -105,7 +105,7 @@ class JaxInner(Inner):
         known = [x.unsafe_buffer_pointer() for x in (*results, *inputs)]
         return [one and known.count(known[index]) == 1 for index, one in enumerate(alone)]
 
-    def remarks(self, flat: Flat) -> Sequence[str]:
+    def remarks(self, flat: TensorFunction) -> Sequence[str]:
         if _is_jitted(flat):
             return ()
         return [
@@ -120,7 +120,7 @@ def _bytes(x: Any) -> int:
     return x.size * x.dtype.itemsize  # type: ignore[no-any-return]  # `nbytes` takes three times as long
 
 
-def _is_jitted(flat: Flat) -> bool:
+def _is_jitted(flat: TensorFunction) -> bool:
     return hasattr(flat.source.function, "lower") and hasattr(flat.source.function, "eval_shape")
 
 

@@ -99,7 +99,7 @@ class JaxQuick(Quick[JaxBackend]):
             return None
         return together.join_as_arrays(tensors, self._to_array)
 
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+    def specialised(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before = plan.source
         whole = (
             before.abstract is None

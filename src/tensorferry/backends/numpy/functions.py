@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...core.derivations import Rule, Spec
-    from ..functions import Flat, Function
+    from ..functions import Function, TensorFunction
 
 __all__ = ["INNER", "OUTER"]
 
@@ -43,7 +43,7 @@ class NumpyInner(Inner):
             return np.asarray(leaf)
         return None
 
-    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+    def native(self, flat: TensorFunction, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         derivatives = [rule for rule in rules if not isinstance(rule, Vmap)]
         if len(derivatives) > 1:
             raise GradientError(
@@ -54,7 +54,7 @@ class NumpyInner(Inner):
             return lambda *arrays: [_own(y) for y in flat.plain(*map(_read_only, arrays))]
         return _derived(flat, list(rules))
 
-    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+    def shapes(self, flat: TensorFunction, specs: Sequence[Spec]) -> Sequence[Spec]:
         """Call it once with ones, because NumPy has no arrays without values."""
         trial = [np.ones(shape, numpy_dtype(name)) for shape, name in specs]
         try:
@@ -71,7 +71,7 @@ class NumpyInner(Inner):
             ) from error
         return [(y.shape, of_numpy(y.dtype) or "") for y in results]
 
-    def derivatives(self, flat: Flat) -> str:
+    def derivatives(self, flat: TensorFunction) -> str:
         derivatives = (("reverse", flat.source.vjp), ("forward", flat.source.jvp))
         modes = " and in ".join(
             f"{mode} mode" for mode, function in derivatives if function is not None
@@ -80,7 +80,7 @@ class NumpyInner(Inner):
             return f"of the first order in {modes}"
         return "none, without vjp= and jvp="
 
-    def remarks(self, flat: Flat) -> Sequence[str]:
+    def remarks(self, flat: TensorFunction) -> Sequence[str]:
         if flat.source.shapes is None:
             return [
                 (
@@ -91,7 +91,7 @@ class NumpyInner(Inner):
         return ()
 
 
-def _derived(flat: Flat, rules: list[Rule]) -> Callable[..., Sequence[Any]]:
+def _derived(flat: TensorFunction, rules: list[Rule]) -> Callable[..., Sequence[Any]]:
     """The derived function. Batches of calls are loops."""
     if not rules:
         return lambda *arrays: [np.array(y) for y in flat(*map(_read_only, arrays))]
@@ -137,7 +137,7 @@ def _looped(function: Callable[..., Sequence[Any]], rule: Vmap) -> Callable[...,
 
 
 def _batched_derivative(
-    flat: Flat, earlier: list[Rule], batch: Any, rule: Vjp | Jvp
+    flat: TensorFunction, earlier: list[Rule], batch: Any, rule: Vjp | Jvp
 ) -> Callable[..., Sequence[Any]]:
     """The derivative of a batch of calls."""
     one = _derived(flat, [*earlier, rule])
@@ -169,7 +169,7 @@ class _Arguments:
         GradientError: The function was called with keywords.
     """
 
-    def __init__(self, flat: Flat, rule: Vjp | Jvp, arrays: Sequence[Any]) -> None:
+    def __init__(self, flat: TensorFunction, rule: Vjp | Jvp, arrays: Sequence[Any]) -> None:
         count = flat.tensors
         self.flat, self.rule = flat, rule
         self.inputs = [_read_only(x) for x in arrays[:count]]
@@ -261,7 +261,7 @@ def _is_inexact(x: Any) -> bool:
     return DTYPES[of_numpy(x.dtype) or "bool"].kind in ("float", "complex")
 
 
-def _vjp(flat: Flat, rule: Vjp) -> Callable[..., Sequence[Any]]:
+def _vjp(flat: TensorFunction, rule: Vjp) -> Callable[..., Sequence[Any]]:
     vjp = flat.source.vjp
     if vjp is None:
         raise GradientError(
@@ -279,7 +279,7 @@ def _vjp(flat: Flat, rule: Vjp) -> Callable[..., Sequence[Any]]:
     return gradients
 
 
-def _jvp(flat: Flat, rule: Jvp) -> Callable[..., Sequence[Any]]:
+def _jvp(flat: TensorFunction, rule: Jvp) -> Callable[..., Sequence[Any]]:
     jvp = flat.source.jvp
     if jvp is None:
         raise GradientError(

@@ -185,7 +185,7 @@ class NumpyQuick(Quick[NumpyBackend]):
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+    def specialised(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before, verb = plan.source, step.verb
         if verb == "write":
             alike = (

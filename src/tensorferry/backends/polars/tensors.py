@@ -75,7 +75,7 @@ class PolarsBackend(ColumnBackend):
         import polars as pl
 
         self._pl = pl
-        self.column_types, self.table_types, self.later = (
+        self.column_types, self.table_types, self.not_yet_run = (
             (pl.Series,),
             (pl.DataFrame,),
             (pl.LazyFrame,),

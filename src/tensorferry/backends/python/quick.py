@@ -58,7 +58,7 @@ class PythonQuick(Quick[PythonBackend]):
             return "numbers"
         return None
 
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+    def specialised(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         if step.verb == "read":
             return _read(self.backend, step, plan)
         if step.verb != "adopt":

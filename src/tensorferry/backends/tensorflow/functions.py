@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ...core.derivations import Rule, Spec
-    from ..functions import Flat, Function
+    from ..functions import Function, TensorFunction
 
 __all__ = ["INNER", "OUTER"]
 
@@ -75,7 +75,7 @@ class TensorflowInner(Inner):
         is_value = isinstance(leaf, (tf.Variable, tf.IndexedSlices, np.ndarray, np.generic))
         return tf.convert_to_tensor(leaf) if is_value else None
 
-    def remarks(self, flat: Flat) -> Sequence[str]:
+    def remarks(self, flat: TensorFunction) -> Sequence[str]:
         if flat.checks_each_call:
             return [
                 (
@@ -85,7 +85,7 @@ class TensorflowInner(Inner):
             ]
         return ()
 
-    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+    def native(self, flat: TensorFunction, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         if not rules:
             return flat.plain
         found: Callable[..., Sequence[Any]] = flat
@@ -101,7 +101,7 @@ class TensorflowInner(Inner):
                 found = (_vjp if isinstance(rule, Vjp) else _jvp)(flat, found, rule, lost)
         return found
 
-    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+    def shapes(self, flat: TensorFunction, specs: Sequence[Spec]) -> Sequence[Spec]:
         """Trace the function, and see if it uses random numbers, or uses or changes variables."""
         traced = _traced(flat, specs)
         _refuse_state(flat, traced.graph)
@@ -117,7 +117,7 @@ class TensorflowInner(Inner):
         return found
 
 
-def _traced(flat: Flat, specs: Sequence[Spec]) -> Any:
+def _traced(flat: TensorFunction, specs: Sequence[Spec]) -> Any:
     """The graph of a function.
 
     Raises:
@@ -140,7 +140,7 @@ def _traced(flat: Flat, specs: Sequence[Spec]) -> Any:
         ) from error
 
 
-def _rewritten(flat: Flat) -> Callable[..., Any]:
+def _rewritten(flat: TensorFunction) -> Callable[..., Any]:
     """The function, where AutoGraph rewrites only the user's code, as `tf.function` does."""
     function = flat.source.function
     # A decorated function does it itself. A function that AutoGraph cannot rewrite is called
@@ -161,7 +161,7 @@ def _operations(graph: Any) -> Iterator[str]:
     yield from (node.op for function in whole.library.function for node in function.node_def)
 
 
-def _refuse_state(flat: Flat, graph: Any) -> None:
+def _refuse_state(flat: TensorFunction, graph: Any) -> None:
     """Raise for a function that depends on more than its arguments.
 
     Raises:
@@ -186,7 +186,7 @@ def _refuse_state(flat: Flat, graph: Any) -> None:
             )
 
 
-def _closed_over(flat: Flat) -> str:
+def _closed_over(flat: TensorFunction) -> str:
     return (
         f"{flat.source.name} uses variables that are trained and are not among its arguments: no "
         "gradient would reach "
@@ -195,7 +195,7 @@ def _closed_over(flat: Flat) -> str:
 
 
 def _vjp(
-    flat: Flat, function: Callable[..., Any], rule: Any, refuse_lost: Any
+    flat: TensorFunction, function: Callable[..., Any], rule: Any, refuse_lost: Any
 ) -> Callable[..., Any]:
     def gradients(*tensors: Any) -> Sequence[Any]:
         inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
@@ -217,7 +217,9 @@ def _vjp(
     return gradients
 
 
-def _jvp(_: Flat, function: Callable[..., Any], rule: Any, refuse_lost: Any) -> Callable[..., Any]:
+def _jvp(
+    _: TensorFunction, function: Callable[..., Any], rule: Any, refuse_lost: Any
+) -> Callable[..., Any]:
     def tangents(*tensors: Any) -> Sequence[Any]:
         inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = [tf.identity(inputs[index]) for index in rule.wrt]
@@ -240,7 +242,7 @@ def _is_nonzero(x: Any) -> bool:
 
 
 def _refuse_lost(
-    flat: Flat,
+    flat: TensorFunction,
     batches: Sequence[Rule],
     inputs: Sequence[Any],
     wrt: Sequence[int],

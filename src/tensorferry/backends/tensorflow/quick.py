@@ -110,7 +110,7 @@ class TensorflowQuick(Quick[TensorflowBackend]):
         dtype = x._datatype_enum()
         return dtype if dtype in self.backend.enums else None
 
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+    def specialised(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before, after = plan.source, plan.result
         if before.abstract is not None or before.device != HOST or after.device != HOST:
             return None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ...core.derivations import Rule
-    from ..functions import Flat
+    from ..functions import TensorFunction
 
     Derived = Callable[..., Sequence[Any]]
 
@@ -233,12 +233,12 @@ _RANDOM = "without generator=, they differ at each call, also when its gradient 
 # -- calls -----------------------------------------------------------------------------------------
 
 
-def steers(flat: Flat) -> bool:
+def steers(flat: TensorFunction) -> bool:
     """Whether a function uses autograd itself, or may: not for transformations of `torch.func`."""
     return flat.steers_autograd or flat.checks_each_call
 
 
-def forward(flat: Flat, *tensors: Any) -> Sequence[Any]:
+def forward(flat: TensorFunction, *tensors: Any) -> Sequence[Any]:
     """Call a function for its values.
 
     Raises:
@@ -257,7 +257,9 @@ def forward(flat: Flat, *tensors: Any) -> Sequence[Any]:
     return results
 
 
-def with_autograd(flat: Flat, tensors: Sequence[Any], *, plain: bool = False) -> Sequence[Any]:
+def with_autograd(
+    flat: TensorFunction, tensors: Sequence[Any], *, plain: bool = False
+) -> Sequence[Any]:
     """Call a function that may use autograd itself.
 
     Args:
@@ -285,7 +287,7 @@ def with_autograd(flat: Flat, tensors: Sequence[Any], *, plain: bool = False) ->
 
 
 def _watched(
-    flat: Flat, function: Callable[..., Sequence[Any]], tensors: Sequence[Any]
+    flat: TensorFunction, function: Callable[..., Sequence[Any]], tensors: Sequence[Any]
 ) -> Sequence[Any]:
     with Watch(flat) as watch:
         results = function(*tensors)
@@ -293,7 +295,7 @@ def _watched(
     return results
 
 
-def called_again(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
+def called_again(flat: TensorFunction, tensors: Sequence[Any]) -> Sequence[Any]:
     """Call the function again, for its derivative. It must give the same results.
 
     Raises:
@@ -330,7 +332,7 @@ def _call(function: Callable[..., Sequence[Any]], tensors: Sequence[Any]) -> Seq
     return function(*tensors)
 
 
-def closed_over(flat: Flat) -> GradientError:
+def closed_over(flat: TensorFunction) -> GradientError:
     """The error for a function that uses tensors that require grad and are not its arguments."""
     return GradientError(
         f"{flat.source.name} uses tensors that require grad and are not among its arguments: no "
@@ -380,7 +382,7 @@ else:
 class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
     """Finds out whether the default random generators are used."""
 
-    def __init__(self, flat: Flat) -> None:
+    def __init__(self, flat: TensorFunction) -> None:
         super().__init__()
         self._flat = flat
         self._random_operator = ""
@@ -413,7 +415,7 @@ _here = threading.local()
 # -- derivatives -----------------------------------------------------------------------------------
 
 
-def derived(flat: Flat, rules: tuple[Rule, ...]) -> Derived:
+def derived(flat: TensorFunction, rules: tuple[Rule, ...]) -> Derived:
     """A function of tensors: `flat`, with the rules applied in order."""
     first = next((index for index, rule in enumerate(rules) if not isinstance(rule, Vmap)), None)
     ways = _by_transformations(flat, rules, first), _by_autograd(flat, rules, first)
@@ -448,7 +450,9 @@ def derived(flat: Flat, rules: tuple[Rule, ...]) -> Derived:
 # -- by the transformations of torch.func ----------------------------------------------------------
 
 
-def _by_transformations(flat: Flat, rules: tuple[Rule, ...], first: int | None) -> Derived:
+def _by_transformations(
+    flat: TensorFunction, rules: tuple[Rule, ...], first: int | None
+) -> Derived:
     """Gradients use autograd, unless a later transformation of `torch.func` needs its own."""
     found: Derived = lambda *tensors: called_again(flat, tensors)  # noqa: E731 - it is replaced in the loop
     last = max((index for index, rule in enumerate(rules) if not isinstance(rule, Vjp)), default=-1)
@@ -524,7 +528,7 @@ def _has_tangent(y: Any) -> bool:
 # -- by autograd alone -----------------------------------------------------------------------------
 
 
-def _by_autograd(flat: Flat, rules: tuple[Rule, ...], first: int | None) -> Derived:
+def _by_autograd(flat: TensorFunction, rules: tuple[Rule, ...], first: int | None) -> Derived:
     found: Derived = partial(_apart, flat)
     for index, rule in enumerate(rules):
         if isinstance(rule, Vmap):
@@ -541,7 +545,7 @@ def _recorded(function: Derived, *tensors: Any) -> Sequence[Any]:
         return function(*tensors)
 
 
-def _apart(flat: Flat, *tensors: Any) -> Sequence[Any]:
+def _apart(flat: TensorFunction, *tensors: Any) -> Sequence[Any]:
     """Call a function with copies: it may write to them, make them require grad, fill ``grad``."""
     return called_again(flat, [x.clone() for x in tensors])
 
@@ -693,7 +697,9 @@ def _note_detached(
         _lost().wrt.update(index for index, x in zip(rule.wrt, found, strict=True) if x is None)
 
 
-def _refuse_lost(flat: Flat, rules: Sequence[Rule], lost: _Lost, tensors: Sequence[Any]) -> None:
+def _refuse_lost(
+    flat: TensorFunction, rules: Sequence[Rule], lost: _Lost, tensors: Sequence[Any]
+) -> None:
     """Raise if derivatives are zero only because a graph was lost; forward mode: warn if some are.
 
     Raises:
@@ -753,7 +759,7 @@ class _Same:
         return id(x) in self._ids
 
 
-def _without_graph(flat: Flat, use: AutogradUse) -> GradientError:
+def _without_graph(flat: TensorFunction, use: AutogradUse) -> GradientError:
     if use.drops_graph:
         why, hint = (
             "takes derivatives without a graph",

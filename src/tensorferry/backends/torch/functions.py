@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from ...core.derivations import Rule, Spec
-    from ..functions import Flat, Function
+    from ..functions import Function, TensorFunction
 
 __all__ = ["INNER", "OUTER", "entrance", "opened"]
 
@@ -159,7 +159,7 @@ class TorchInner(Inner):
             return opened(module, state)
         return None
 
-    def remarks(self, flat: Flat) -> Sequence[str]:
+    def remarks(self, flat: TensorFunction) -> Sequence[str]:
         if flat.checks_each_call:
             return [
                 (
@@ -171,12 +171,12 @@ class TorchInner(Inner):
 
     # -- derivatives -------------------------------------------------------------------------------
 
-    def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
+    def native(self, flat: TensorFunction, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         if rules:
             return derived(flat, rules)
         return partial(forward, flat)
 
-    def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
+    def shapes(self, flat: TensorFunction, specs: Sequence[Spec]) -> Sequence[Spec]:
         """Use fake tensors, which have no values.
 
         See https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html. This also finds
@@ -218,7 +218,7 @@ class TorchInner(Inner):
         return [(tuple(each.shape), BACKEND.names[each.dtype]) for each in results]
 
 
-def _needs_values(flat: Flat, why: str) -> UnsupportedTypeError:
+def _needs_values(flat: TensorFunction, why: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
         f"The shapes that {flat.source.name} gives cannot be told without values: {why}",
         Hint("tensors of PyTorch from argument to result")

@@ -164,7 +164,7 @@ class TorchQuick(Quick[TorchBackend]):
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+    def specialised(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         if step.verb == "stack":
             return _stack(self, plan)
         return _bound(self.backend, step, plan)
@@ -334,7 +334,7 @@ def reader(
 
 
 def _bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
-    """See `Quick.bound`."""
+    """See `Quick.specialised`."""
     before, after = plan.source, plan.result
     if before.abstract is not None:
         return None

@@ -39,7 +39,7 @@ __all__ = [
     "Special",
     "blocks_of",
     "lists_read",
-    "noted",
+    "with_block_kinds",
     "with_columns",
 ]
 
@@ -308,7 +308,7 @@ def _is_short(text: str, names: Iterable[str]) -> bool:
     return sum(map(text.count, "[{,")) <= most + 8
 
 
-def noted(metadata: Mapping[str, str], blocks: Mapping[str, Blocks]) -> dict[str, str]:
+def with_block_kinds(metadata: Mapping[str, str], blocks: Mapping[str, Blocks]) -> dict[str, str]:
     """Metadata with the kinds of blocks of exactly these tensors."""
     kept = {key: text for key, text in metadata.items() if key != BLOCKS}
     if blocks:

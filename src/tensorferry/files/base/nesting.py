@@ -33,11 +33,11 @@ __all__ = [
     "letters_below",
     "letters_in",
     "letters_of",
-    "like",
     "name_at",
     "named_values",
     "names",
     "relabel",
+    "same_dict",
     "written",
 ]
 
@@ -298,7 +298,7 @@ def relabel(tree: Any, label: Callable[[Any], Any], leaf: type | tuple[type, ...
     if isinstance(tree, leaf):
         return label(tree)
     if isinstance(tree, dict):
-        return like(tree, [(key, relabel(child, label, leaf)) for key, child in tree.items()])
+        return same_dict(tree, [(key, relabel(child, label, leaf)) for key, child in tree.items()])
     if type(tree) in (list, tuple):
         whole = leaf not in PLAIN and are_plain(tree)
         return type(tree)(tree if whole else (relabel(child, label, leaf) for child in tree))
@@ -441,7 +441,7 @@ def children_of(node: Any) -> Iterator[tuple[Any, Any]]:
     return iter(())
 
 
-def like(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+def same_dict(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     """A dict with other items, of the same type, with the same default factory and attributes."""
     result = type(node)()
     if hasattr(node, "default_factory"):

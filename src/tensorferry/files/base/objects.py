@@ -16,7 +16,7 @@ from .nesting import (
     free_name,
     is_container,
     letters_below,
-    like,
+    same_dict,
 )
 from .wording import named
 
@@ -221,7 +221,7 @@ def _plain(node: Any, *, as_text: bool) -> Any:
         if kind is Attributes:
             made = dict(items)
         else:
-            made = like(node, items)
+            made = same_dict(node, items)
         for name, value in _attributes(node).items():
             vars(made)[name] = _plain(value, as_text=as_text)
         return made

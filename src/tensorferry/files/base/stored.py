@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK_BYTES",
     "PAGED",
+    "Conjugated",
     "Decoded",
     "Extent",
     "InMemory",
@@ -49,7 +50,6 @@ __all__ = [
     "Record",
     "Repeated",
     "Stored",
-    "Turned",
     "View",
     "chunks",
     "read_ahead",
@@ -480,7 +480,7 @@ class Decoded(Stored):
                 yield np.ascontiguousarray(piece).reshape(-1)
 
 
-class Turned(Decoded):
+class Conjugated(Decoded):
     """Values that are conjugated or negated when they are read.
 
     Args:

@@ -19,9 +19,9 @@ from .nesting import (
     children_of,
     is_container,
     leaves,
-    like,
     name_at,
     relabel,
+    same_dict,
 )
 from .stored import InMemory
 from .wording import named
@@ -98,7 +98,7 @@ def without(
     if kept is not _GONE:
         return kept
     if isinstance(tree, dict):
-        return like(tree, [])
+        return same_dict(tree, [])
     return type(tree)() if is_container(tree) else {}
 
 
@@ -148,7 +148,7 @@ def _renamed(
             put(name, inner)
         if now or not moved:
             items.append((key, now))
-    result = like(node, items)
+    result = same_dict(node, items)
     if len(result) != len(items):
         listed = [key for key, _ in items]
         twice = named(dict.fromkeys(f"{prefix}{key}" for key in listed if listed.count(key) > 1))
@@ -248,7 +248,7 @@ class _Rest:
             return _GONE
         if isinstance(node, dict):
             pairs = zip(node, children, strict=True)
-            return like(node, [(key, child) for key, child in pairs if child is not _GONE])
+            return same_dict(node, [(key, child) for key, child in pairs if child is not _GONE])
         if len(staying) == len(children):
             return type(node)(staying)
         place = next(place for place, child in enumerate(children) if child is _GONE)

@@ -15,7 +15,7 @@ import numpy as np
 from ... import hints
 from ...errors import ConversionError, FileFormatError, UnsafeFileError, VerificationError
 from ...hints import Hint
-from ..base.contents import Contents, Ref, blocks_of, noted
+from ..base.contents import Contents, Ref, blocks_of, with_block_kinds
 from ..base.limits import refuse_contents
 from ..base.nesting import written
 from ..base.objects import in_text
@@ -320,7 +320,7 @@ def open_all(
         whole.tensors.update(each.tensors)
         whole.others.update(each.others)
         blocks |= blocks_of(each)
-        for key, value in noted(each.metadata, {}).items():
+        for key, value in with_block_kinds(each.metadata, {}).items():
             if key in each.own:
                 continue
             if whole.metadata.setdefault(key, value) != value and not tensors_only:
@@ -335,7 +335,7 @@ def open_all(
     own = {key: text for each in opened for key, text in each.own.items()}
     whole.own = {key: text for key, text in own.items() if key not in whole.metadata}
     taken = {key: values[0] for key, values in found.items()}
-    whole.metadata = noted({**taken, **whole.metadata}, blocks)
+    whole.metadata = with_block_kinds({**taken, **whole.metadata}, blocks)
     if tensors_only:
         # Only to list what is left out.
         whole.tree = [each.tree for each in opened if each.tree is not None] or None

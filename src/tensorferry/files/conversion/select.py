@@ -27,7 +27,7 @@ from ...files.base.tree_edits import UNNESTED
 from ...hints import Hint
 from ...host.casts import cast
 from ...host.numpy_dtypes import of_numpy
-from ..base.contents import NotTensor, blocks_of, noted, with_columns
+from ..base.contents import NotTensor, blocks_of, with_block_kinds, with_columns
 from ..base.nesting import is_flat, named_values
 from ..base.objects import refuse_demands
 from ..base.stored import BLOCK_BYTES, Record, Stored
@@ -385,7 +385,9 @@ def select(
     given = metadata or {}
     carried = _metadata(contents, kept, values, to, tensors_only=tensors_only)
     # The meaning of a tensor's bytes belongs to it, like its shape.
-    carried = noted(carried, {mapping.get(name, name): each for name, each in blocks.items()})
+    carried = with_block_kinds(
+        carried, {mapping.get(name, name): each for name, each in blocks.items()}
+    )
     own = {key: text for key, text in contents.own.items() if key in carried and key not in given}
     chosen = replace(
         contents, tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own
@@ -414,7 +416,7 @@ def left_by_tensors_only(before: Contents, after: Contents) -> list[str]:
         after: What `select` made of them.
     """
     left = [*values_of(before)]
-    left += [key for key in noted(before.metadata, {}) if key not in before.own]
+    left += [key for key in with_block_kinds(before.metadata, {}) if key not in before.own]
     plain = [name for name, why in before.others.items() if isinstance(why, NotTensor)]
     return left + [name for name in plain if name not in after.tensors]
 
@@ -498,7 +500,7 @@ def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
             raise FormatLimitError(f"{name} is in blocks of {each.kind}, which no format here has.")
         stored = contents.tensors[name]
         tensors[name] = made.setdefault(stored.key, format_.dequantised(stored, each, name))
-    return replace(contents, tensors=tensors, metadata=noted(contents.metadata, {}))
+    return replace(contents, tensors=tensors, metadata=with_block_kinds(contents.metadata, {}))
 
 
 def _kept(

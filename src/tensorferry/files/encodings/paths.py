@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from ..base.contents import Contents
     from ..base.stored import Stored
 
-__all__ = ["NAMES", "is_entry", "placed", "refuse_links_out", "restore_names", "size_of", "walked"]
+__all__ = [
+    "NAMES",
+    "is_entry",
+    "paths_for",
+    "refuse_links_out",
+    "restore_names",
+    "size_of",
+    "walked",
+]
 
 NAMES = "tensorferry.names"
 """The attribute with the tensors' order, and JSON pairs of a name that is no path and its path."""
@@ -63,7 +71,7 @@ def _below(folder: Path | str) -> Iterator[os.DirEntry[str]]:
                     left.append(entry.path)
 
 
-def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:
+def paths_for(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:
     """A path for each name: the name, if the format can keep it, not above or below another."""
     names = list(names)
     used = set(names)

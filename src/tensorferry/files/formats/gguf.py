@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from ..base.contents import MOST_TENSORS, Blocks, Contents, blocks_of, noted
+from ..base.contents import MOST_TENSORS, Blocks, Contents, blocks_of, with_block_kinds
 from ..base.format import Format
 from ..base.limits import FileHint, Metadataless, OtherDtypes, Undecoded, Without, other_names
 from ..base.nesting import keys_of
@@ -365,7 +365,9 @@ class Gguf(Format):
         ties = contents.ties
         tensors = {name: stored for name, stored in contents.tensors.items() if name not in ties}
         with path.open("xb", buffering=0) as file:
-            at = write_fully(file.fileno(), _head(tensors, noted(strings, {}), blocks_of(contents)))
+            at = write_fully(
+                file.fileno(), _head(tensors, with_block_kinds(strings, {}), blocks_of(contents))
+            )
             for stored in tensors.values():
                 pump.copy(stored, file.fileno())
                 at += stored.nbytes
@@ -473,7 +475,7 @@ class _Header:
             else:
                 found.others[name] = f"of type {code}, which is not known here, {list(shape)}"
             spans.append((start, start + nbytes, name))
-        found.metadata = noted(found.metadata, noted_blocks)
+        found.metadata = with_block_kinds(found.metadata, noted_blocks)
         end = 0
         for start, stop, name in sorted(spans):
             if stop > start and (start < end or stop > self._size):

@@ -23,7 +23,7 @@ from ..base.tree_strings import packed, unpacked
 from ..base.wording import is_unicode
 from ..encodings.array_parts import is_bomb, lengths, slabs
 from ..encodings.json_scan import loaded
-from ..encodings.paths import NAMES, placed, restore_names, walked
+from ..encodings.paths import NAMES, paths_for, restore_names, walked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -620,7 +620,7 @@ class Hdf5(Format):
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         self.ensure_loaded()
-        write_hdf5(contents, placed(contents.tensors, is_path), path, pump, opaque=OPAQUE)
+        write_hdf5(contents, paths_for(contents.tensors, is_path), path, pump, opaque=OPAQUE)
 
 
 FORMAT = Hdf5()

@@ -28,7 +28,7 @@ from ..base.tree_strings import packed, unpacked
 from ..base.wording import is_unicode, named
 from ..encodings.array_parts import checked, filled, is_bomb, lengths, slabs
 from ..encodings.json_scan import loaded
-from ..encodings.paths import NAMES, placed, refuse_links_out, restore_names, size_of
+from ..encodings.paths import NAMES, paths_for, refuse_links_out, restore_names, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -742,7 +742,7 @@ class Zarr(Format):
         import zarr
 
         ties = contents.ties
-        paths = placed((name for name in contents.tensors if name not in ties), _is_path)
+        paths = paths_for((name for name in contents.tensors if name not in ties), _is_path)
         own: dict[str, dict[str, str]] = {place: {} for place in paths.values()}
         root = {NAMES: json.dumps([[name, place] for name, place in paths.items()])}
         for key, text in packed(contents).items():

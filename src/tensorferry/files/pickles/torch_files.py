@@ -14,7 +14,7 @@ from ...core.dtypes import find
 from ...core.layout import compact_strides, is_compact
 from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
-from ..base.stored import Extent, InMemory, Turned, View
+from ..base.stored import Conjugated, Extent, InMemory, View
 from ..encodings.zip_archive import MemberForm, MemberRegion, ZipExtent, ZipView, is_number
 from .machine import Global
 from .reader import described, globals_of, root_of
@@ -182,7 +182,7 @@ class FileResolver(Resolver):
             name, leaf.storage, view.dtype, view.offset * itemsize, view.shape, strides
         )
         if view.conj or view.neg:
-            return Turned(stored, conj=view.conj, neg=view.neg)
+            return Conjugated(stored, conj=view.conj, neg=view.neg)
         return stored
 
     def _at(
@@ -268,7 +268,7 @@ class ArchiveResolver(Resolver):
                 view.dtype, view.shape, region, start, form.strides, swapped=form.layout.swapped
             )
         if view.conj or view.neg:
-            return Turned(stored, conj=view.conj, neg=view.neg)
+            return Conjugated(stored, conj=view.conj, neg=view.neg)
         return stored
 
     def _begin(self, view: ViewOf) -> _Series:

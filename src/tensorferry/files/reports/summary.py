@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...core.dtypes import find
-from ..base.contents import NOTHING, blocks_of, noted
+from ..base.contents import NOTHING, blocks_of, with_block_kinds
 from ..base.nesting import named_values
 from ..base.objects import objects_in
 from ..encodings.paths import size_of
@@ -542,7 +542,7 @@ def summarise(path: Path, contents: Contents) -> Summary:
         folds=folds,
         values=values,
         objects=objects_in(contents.tree) if contents.asks_for else {},
-        metadata=noted(contents.metadata, {}),
+        metadata=with_block_kinds(contents.metadata, {}),
         others=contents.others,
         asks_for=contents.asks_for,
         refuses=contents.refuses,

@@ -330,7 +330,7 @@ class _Reader:
         try:
             return self.found([])
         except ConversionError as error:
-            raise self.placed(error) from error
+            raise self.in_column(error) from error
 
     def of_fixed_shape(self, found: Column) -> Stored:
         """The tensor of a column whose rows have a shape: in the file, if it lies there so."""
@@ -397,7 +397,7 @@ class _Reader:
                         raise self.refusal(found, before)
                     array = self._array(found, typed, dtype)
                 except ConversionError as error:
-                    raise self.placed(error, before) from error
+                    raise self.in_column(error, before) from error
                 yield array
                 before += len(array)
         if before != self.column.rows:
@@ -463,7 +463,7 @@ class _Reader:
         try:
             return self.found(chunks)
         except ConversionError as error:
-            raise self.placed(error) from error
+            raise self.in_column(error) from error
 
     def as_a_whole(self) -> Any:
         """A column whose rows may differ: read whole, now for its shapes, and again for its values.
@@ -504,7 +504,7 @@ class _Reader:
         try:
             return self.leaf(chunks, **self.keywords)
         except ConversionError as error:
-            raise self.placed(error) from error
+            raise self.in_column(error) from error
 
     def _held(self, found: Any, key: Hashable, again: Callable[[], Any]) -> Leaf | list[Leaf]:
         """The tensor in a column that was read as a whole, or those of its rows."""
@@ -550,7 +550,7 @@ class _Reader:
         try:
             convert(TableContents(_KIND, self.column.name, found), conversion_as(EXCHANGE))
         except ConversionError as error:
-            placed = self.placed(error, before)
+            placed = self.in_column(error, before)
             if isinstance(found, Refused) and not found.asked:
                 last = [] if placed.advice is None else placed.advice.ways[-1:]
                 placed.advise(Hint.of_ways((*self._converted(found.hint).ways, *last)))
@@ -563,7 +563,7 @@ class _Reader:
         call = "convert_tree" if code.startswith("pa.Table") else "convert"
         return Hint(f'{call}({code}, "{self.target}")', hint.remark) if code else Hint()
 
-    def placed(self, error: ConversionError, before: int = 0) -> ConversionError:
+    def in_column(self, error: ConversionError, before: int = 0) -> ConversionError:
         """An error about rows, with their numbers in the whole column, and the column's name.
 
         Args:
@@ -634,7 +634,7 @@ class _Held:
         try:
             yield found if isinstance(found, np.ndarray) else _found(found).read()  # type: ignore[union-attr]
         except ConversionError as error:
-            raise self._reader.placed(error) from error
+            raise self._reader.in_column(error) from error
 
 
 def _raise_all(
