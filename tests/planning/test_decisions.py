@@ -10,9 +10,11 @@ import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.backends import registry
 from tensorferry.backends.numpy.declared import DECLARED as NUMPY
+from tensorferry.backends.pandas.declared import DECLARED as PANDAS
 from tensorferry.backends.torch.declared import DECLARED as TORCH
 from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Options
 from tensorferry.core.declaration import Declared, Placement
+from tensorferry.core.labels import Labels, Wanted
 from tensorferry.core.request import LEAVE, Request
 from tensorferry.planning.planner import make_plan
 from tensorferry.planning.rules import layout_obstacles
@@ -351,3 +353,70 @@ def test_code_names_what_is_used_twice():
     first, second = plan.code.splitlines()[-2:]
     assert first.startswith("y = ")
     assert second == "y = adopt(y, y)"
+
+
+def test_a_plan_warns_of_a_file_only_where_writes_reach_it():
+    """What is shared with memory that is mapped, and can be written; a copy is nobody's file."""
+    mapped = TensorInfo("numpy", (3,), memory_map=True)
+    warning = "writes reach the file that is mapped, unless it is mapped copy-on-write"
+    assert ferry.explain(mapped, "torch").warnings == (warning,)
+    assert ferry.explain(mapped, "torch", copy=True).warnings == ()
+    assert ferry.explain(mapped._replace(writable=False), "numpy").warnings == ()
+
+
+def test_numbers_that_are_described_are_read_as_the_widest_of_their_kind():
+    """The dtype of a description by hand is what the numbers need, as if they had been looked at."""
+    for needed, read in (("int8", "int64"), ("uint64", "uint64"), ("float16", "float64")):
+        source = ferry.explain(TensorInfo("python", (3,), needed), "numpy").source
+        assert (source.dtype, source.weak_dtype) == (read, needed)
+    typed = ferry.explain(TensorInfo("python", (3,), "int8", kind="array"), "numpy").source
+    assert (typed.dtype, typed.weak_dtype) == ("int8", None)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "reason"),
+    [
+        ({"dtype": "float64"}, "the dtype changes from float32 to float64"),
+        ({"device": "cuda"}, "the source is on cpu, the result on cuda"),
+        (
+            {"dtype": "float64", "device": "cuda"},
+            "the dtype changes from float32 to float64",
+        ),
+    ],
+)
+def test_a_copy_inside_one_framework_says_what_changes(keywords, reason):
+    """A dtype or a device."""
+    plan = ferry.explain(TensorInfo("torch", (3,), "float32"), "torch", **keywords)
+    assert plan.reason == reason
+    assert not plan.shares_memory
+
+
+def test_what_no_dtype_of_the_target_fits_is_refused():
+    """Nothing of its kind, and nothing wider, is there: complex numbers have no room in real ones."""
+    numbers = TensorInfo("numpy", (2,), "complex64")
+    for dtype in ("fit", "default"):
+        with pytest.raises(ferry.LossyCastError, match="mine has no complex64"):
+            planned(numbers, NUMPY, declared(), dtype=dtype)
+
+
+def test_numbers_that_are_looked_at_part_by_part_are_no_array():
+    """What fills `out` directly is of no dtype before it; what was read, of its own."""
+    out = TensorInfo("numpy", (100_000,), "float32")
+    many = TensorInfo("python", (100_000,), "float64")
+    plan = ferry.explain(many, "numpy", out=out)
+    assert verbs(plan) == [("python", "look"), ("numpy", "write")]
+    assert plan.written is None
+    array = ferry.explain(
+        TensorInfo("torch", (3,), "float64"), "numpy", out=out._replace(shape=(3,))
+    )
+    assert array.written == "float64"
+
+
+def test_labels_have_to_be_as_many_as_rows():
+    """As many are taken, and one more is refused, before anything is converted."""
+    given = [Wanted(given=Labels("pandas", ["a"] * count, None)) for count in (2, 3)]
+    numbers = TensorInfo("numpy", (2, 3), "float32")
+    plan = planned(numbers, NUMPY, PANDAS, labels=given[0])
+    assert plan.steps[-1].why == "labelled by index="
+    with pytest.raises(ferry.ShapeError, match="index= has 3 labels, and the result has 2 rows"):
+        planned(numbers, NUMPY, PANDAS, labels=given[1])

@@ -419,3 +419,9 @@ def test_lines_of_japanese_end_between_letters():
         "七",
     ]
     assert canvas.fitted("첫 요소가 있는", canvas.wide("첫 요소")) == ["첫", "요소가", "있는"]
+
+
+def test_one_byte_is_no_bytes():
+    """Words count as people do, in each language that has its own."""
+    assert (WORDS.bytes(1), WORDS.bytes(2)) == ("1 byte", "2 bytes")
+    assert WORDS.bytes(1_000) == "1,000 bytes"
