@@ -166,10 +166,10 @@ class _AsOptions(Renderer):
     def way(self, way: Way) -> str:
         """One way. A comma or a word that joins keywords in Python is a space between options."""
         texts = [self.piece(piece) for piece in way]
-        for place in range(1, len(way) - 1):
-            around = texts[place - 1], texts[place + 1]
-            if way[place] in (", ", " and ") and all(text.startswith("--") for text in around):
-                texts[place] = " "
+        for index in range(1, len(way) - 1):
+            around = texts[index - 1], texts[index + 1]
+            if way[index] in (", ", " and ") and all(text.startswith("--") for text in around):
+                texts[index] = " "
         return "".join(texts)
 
     def keywords(self, pairs: Pairs) -> str:

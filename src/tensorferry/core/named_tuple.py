@@ -28,7 +28,7 @@ def fields_but(kind: Any, *names: str) -> Callable[[Any], tuple[Any, ...]]:
     Raises:
         KeyError: The class has no such field.
     """
-    places = {name: place for place, name in enumerate(kind._fields)}
+    places = {name: index for index, name in enumerate(kind._fields)}
     for name in names:
         del places[name]
     return itemgetter(*places.values())

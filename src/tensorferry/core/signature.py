@@ -110,6 +110,6 @@ def places_by(facts: Sequence[Hashable]) -> dict[Any, Sequence[int]]:
         return {next(iter(found)): range(len(facts))}
     for each in found:
         found[each] = []
-    for place, each in enumerate(facts):
-        found[each].append(place)
+    for index, each in enumerate(facts):
+        found[each].append(index)
     return found

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .recipes import Conversion, Recipe
     from .run import Prepared
 
-    Places = Sequence[int]
+    Indices = Sequence[int]
 
 __all__ = [
     "AT_ONCE",
@@ -56,7 +56,7 @@ class LeafPart(NamedTuple):
 
     Args:
         kind: Their type.
-        places: Their positions among all; ``None`` for all of them.
+        indices: Their indices among all leaves; ``None`` for all of them.
         conversion: The target and the request.
         decide: Chooses the conversion by the description of a tensor, instead of `conversion`.
         among: What `decide` depends on besides the description.
@@ -64,7 +64,7 @@ class LeafPart(NamedTuple):
     """
 
     kind: type
-    places: Places | None
+    indices: Indices | None
     conversion: Conversion
     decide: Callable[[TensorInfo], Conversion] | None = None
     among: Hashable = None
@@ -76,21 +76,21 @@ class LeafGroup(NamedTuple):
 
     Args:
         recipe: The recipe of one of them.
-        places: Their positions.
+        indices: Their indices among all leaves.
         conversion: What they are converted for, if they were told by their signatures.
         prepared: The conversion of each, if they were described.
     """
 
     recipe: Recipe
-    places: Places
+    indices: Indices
     conversion: Conversion | None = None
     prepared: Sequence[Prepared] = ()
 
     def without(self, others: Collection[int]) -> LeafGroup:
         """The group without the tensors at some positions."""
-        left = [at for at, place in enumerate(self.places) if place not in others]
+        left = [at for at, index in enumerate(self.indices) if index not in others]
         return self._replace(
-            places=[self.places[at] for at in left],
+            indices=[self.indices[at] for at in left],
             prepared=[self.prepared[at] for at in left] if self.prepared else (),
         )
 
@@ -108,7 +108,7 @@ class Arrangement(NamedTuple):
 
     groups: list[LeafGroup]
     crosses: bool
-    copied: Places = ()
+    copied: Indices = ()
     is_compact: bool = False
 
 
@@ -191,17 +191,17 @@ class Groups:
             known = self._of_part(leaves, part, outs, original)
             if known is None:
                 return None
-            for each, places in known:
+            for each, indices in known:
                 is_compact = is_compact and each.is_compact
                 is_apart = is_apart and each.is_apart
                 key = each.conversion, each.steps
                 before = found.get(key)
-                joined = places if before is None else [*before.places, *places]
+                joined = indices if before is None else [*before.indices, *indices]
                 found[key] = LeafGroup(each.recipe, joined, each.conversion)
         groups = list(found.values())
-        copied: Places = ()
+        copied: Indices = ()
         if outs is not None or not is_apart:
-            those = [group.places for group in groups if outs is not None or group.recipe.copies]
+            those = [group.indices for group in groups if outs is not None or group.recipe.copies]
             copied = those[0] if len(those) == 1 else [*chain(*those)]
             if len(copied) == len(leaves):
                 copied = range(len(leaves))
@@ -216,12 +216,12 @@ class Groups:
         part: LeafPart,
         outs: Sequence[Any] | None,
         original: Callable[[Any], Any] | None,
-    ) -> list[tuple[_Known, Places]] | None:
-        conversion, places = part.conversion, part.places
+    ) -> list[tuple[_Known, Indices]] | None:
+        conversion, indices = part.conversion, part.indices
         target = conversion.target
         if conversion.described:
             return None
-        some = leaves if places is None else [leaves[place] for place in places]
+        some = leaves if indices is None else [leaves[index] for index in indices]
         owner = part.owner or registry.backend_of(some[0])
         if owner is target and target.capabilities.options.labels:
             return None  # they have labels of their own
@@ -235,7 +235,7 @@ class Groups:
             return None
         into: list[Any] | None = None
         if outs is not None:
-            into = [*outs] if places is None else [outs[place] for place in places]
+            into = [*outs] if indices is None else [outs[index] for index in indices]
             signatures = _with_outs(signatures, some, into, target)
             if signatures is None:
                 return None
@@ -263,7 +263,7 @@ class Groups:
                 if known is None:
                     return None
                 self._known[key] = known
-            found.append((known, at if places is None else [places[index] for index in at]))
+            found.append((known, at if indices is None else [indices[index] for index in at]))
         return found
 
     def _look_at(
@@ -343,10 +343,10 @@ def _key(
             read = part.owner.signature_of_view
         if read is None:
             return None
-        some = leaves if part.places is None else [leaves[place] for place in part.places]
+        some = leaves if part.indices is None else [leaves[index] for index in part.indices]
         key += map(read, some)
         if outs is not None:
-            into = outs if part.places is None else [outs[place] for place in part.places]
+            into = outs if part.indices is None else [outs[index] for index in part.indices]
             key += map(conversion.quick.signature, into)
             lengths = registry.BY_TYPE[part.kind].quick.lengths
             if None in key or [*map(lengths, some)] != [*map(_SHAPE, into)]:
@@ -377,14 +377,14 @@ def grouped(
         inside = quick.grouped(leaves[start : start + AT_ONCE], alignment, copies=copies)
         if inside is None:
             return None
-        for signature, places in inside.items():
-            found.setdefault(signature, []).extend(place + start for place in places)
+        for signature, indices in inside.items():
+            found.setdefault(signature, []).extend(index + start for index in indices)
     return found
 
 
 def _with_outs(
-    signatures: Mapping[Any, Places], leaves: Sequence[Any], outs: Sequence[Any], target: Any
-) -> Mapping[Any, Places] | None:
+    signatures: Mapping[Any, Indices], leaves: Sequence[Any], outs: Sequence[Any], target: Any
+) -> Mapping[Any, Indices] | None:
     """The positions of tensors by two signatures: their own, and that of the `out` tensor.
 
     ``None`` if an `out` is none of the target's tensors, must be described or has another shape.
@@ -398,24 +398,24 @@ def _with_outs(
         return None
     # A number for each pair of signatures: to compare numbers takes a tenth of the time.
     numbers = [0] * len(leaves)
-    for number, places in enumerate(signatures.values()):
-        for place in places:
-            numbers[place] = number * len(written)
-    for number, places in enumerate(written.values()):
-        for place in places:
-            numbers[place] += number
+    for number, indices in enumerate(signatures.values()):
+        for index in indices:
+            numbers[index] = number * len(written)
+    for number, indices in enumerate(written.values()):
+        for index in indices:
+            numbers[index] += number
     first, second = [*signatures], [*written]
     return {
-        (first[number // len(second)], second[number % len(second)]): places
-        for number, places in places_by(numbers).items()
+        (first[number // len(second)], second[number % len(second)]): indices
+        for number, indices in places_by(numbers).items()
     }
 
 
-def some_of(leaves: Sequence[Any], places: Places) -> list[Any]:
+def some_of(leaves: Sequence[Any], indices: Indices) -> list[Any]:
     """The leaves at some positions."""
-    if type(leaves) is list and type(places) is range and len(places) == len(leaves):
+    if type(leaves) is list and type(indices) is range and len(indices) == len(leaves):
         return leaves
-    return [leaves[place] for place in places]
+    return [leaves[index] for index in indices]
 
 
 def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
@@ -433,13 +433,13 @@ def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
     if len(set(map(type, tensors))) == 1:
         extents = registry.backend_of(tensors[0]).quick.extents(tensors, compact=compact)
         return range(len(tensors)) if extents is None else memory.sharing(*extents)
-    for places in places_by(list(map(type, tensors))).values():
-        some = some_of(tensors, places)
+    for indices in places_by(list(map(type, tensors))).values():
+        some = some_of(tensors, indices)
         extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)
         if extents is None:
             return range(len(tensors))
         reached.append(extents)
-        order += places
+        order += indices
     starts, ends = zip(*reached, strict=True)
     if len(tensors) < _SORTED_BY_HAND:
         found = memory.sharing([*chain(*starts)], [*chain(*ends)])

@@ -112,8 +112,8 @@ def _joined_at_once(members: Members) -> Any:
 def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     """The plan of a stack, with the steps of its members."""
     plans = [
-        _plan_of_members(members, place, each)
-        for place, each in enumerate(_steps_of(members, source))
+        _plan_of_members(members, index, each)
+        for index, each in enumerate(_steps_of(members, source))
     ]
     first = _place_of_join(plan)
     before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]

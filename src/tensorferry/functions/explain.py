@@ -171,6 +171,6 @@ def _plans_out(call: Call) -> tuple[tuple[tuple[str, Plan], ...] | None, tuple[s
     try:
         infos = [TensorInfo(flat.inner.name, shape, name) for shape, name in outputs.specs]
         plans = [prepare_described(info, back).plan for info in infos]
-        return tuple((outputs.tree.path(place), plan) for place, plan in enumerate(plans)), ()
+        return tuple((outputs.tree.path(index), plan) for index, plan in enumerate(plans)), ()
     except ConversionError as error:
         return None, (error.message,)

@@ -294,7 +294,7 @@ class Function:
         if self.rules and all(isinstance(rule, Vmap) for rule in self.rules):
             numbers = dict(flat.tree.numbers)
         if numbers:
-            want = [numbers.get(place, flat.source.dtype) for place in range(len(results))]
+            want = [numbers.get(index, flat.source.dtype) for index in range(len(results))]
         elif not flat.has_keywords:
             return self._left(results, repeat(converter_to(back)))
         copy, fit = flat.source.copy, flat.source.dtype

@@ -74,9 +74,9 @@ def for_each_sample(ways: tuple[Way, ...]) -> tuple[Way, ...]:
 def _replaced(way: Way, replaced: Callable[[Piece], Way]) -> Way:
     """A way with other pieces. Only the last says that a value is to stand in the place of `x`."""
     made: Way = ()
-    for place, piece in enumerate(way):
+    for index, piece in enumerate(way):
         new = replaced(piece)
-        after = way[place + 1] if place + 1 < len(way) else ""
+        after = way[index + 1] if index + 1 < len(way) else ""
         if new[-1] == _IN_PLACE and isinstance(after, str) and after.startswith(_IN_PLACE):
             new = new[:-1]
         made = joined(made, new)

@@ -446,6 +446,6 @@ def _difference(dtype: str, found: object, expected: object) -> str:
     ]
     if len(found) != len(expected):
         return f"{len(found) / size:g} elements instead of {len(pairs)}"
-    places = [place for place, (one, other) in enumerate(pairs) if one != other]
+    places = [index for index, (one, other) in enumerate(pairs) if one != other]
     one, other = (f"{decode(dtype, each)[0]} ({each.hex()})" for each in pairs[places[0]])
     return f"element {places[0]} is {one} instead of {other}; {len(places)} of {len(pairs)} differ"

@@ -166,8 +166,8 @@ class DescribedTree:
         for index, each in prepared.items():
             by_recipe.setdefault(id(each.recipe), []).append(index)
         groups = [
-            LeafGroup(prepared[places[0]].recipe, places, None, [prepared[at] for at in places])
-            for places in by_recipe.values()
+            LeafGroup(prepared[indices[0]].recipe, indices, None, [prepared[at] for at in indices])
+            for indices in by_recipe.values()
         ]
         bindings = Bindings(overwritten=self._overwritten)
         if self.outs is None:
@@ -197,10 +197,10 @@ class DescribedTree:
         parts = [part_of(group, self.leaves) for group in groups]
         sent = bus_groups(parts) if coalesce else []
         batches = {
-            groups[part].places[at]: number
+            groups[part].indices[at]: number
             for number, group in enumerate(sent)
-            for part, _, places in group.members
-            for at in places
+            for part, _, indices in group.members
+            for at in indices
         }
         return TreePlan(
             leaves=self._plans(prepared, bindings, batches),
@@ -288,7 +288,7 @@ class DescribedTree:
         end = None if self.outs is None else -1
         found, bindings = self.arranged(prepared)
         for group in alone(found.groups, bindings):
-            for index, each in zip(group.places, group.prepared, strict=True):
+            for index, each in zip(group.indices, group.prepared, strict=True):
                 try:
                     run.execute(group.recipe.program[:end], each.handle)
                 except ConversionError as error:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..planning.step import Step
     from .shared_memory import Bindings
 
-    Places = Sequence[int]
+    Indices = Sequence[int]
 
 __all__ = [
     "Batch",
@@ -114,7 +114,7 @@ class RecipeLeaves(NamedTuple):
 def part_of(group: LeafGroup, leaves: Sequence[Any]) -> RecipeLeaves:
     """The leaves of a group."""
     if not group.prepared:
-        return RecipeLeaves(group.recipe, some_of(leaves, group.places))
+        return RecipeLeaves(group.recipe, some_of(leaves, group.indices))
     return RecipeLeaves(
         group.recipe,
         [each.handle for each in group.prepared],
@@ -135,10 +135,10 @@ def convert_by_fast_paths(
     paths, results = fast_paths.PATHS.get(target, {}), leaves
     try:
         for part in parts:
-            path, places = paths[part.kind], part.places
+            path, indices = paths[part.kind], part.indices
             if part.owner is not None or (len(leaves) > 1 and fast_paths.copies(part.kind, target)):
                 return None
-            some = leaves if places is None else [leaves[place] for place in places]
+            some = leaves if indices is None else [leaves[index] for index in indices]
             rest = iter(some)
             first = path(next(rest))
             if first is None:
@@ -146,11 +146,11 @@ def convert_by_fast_paths(
             found = [first, *map(path, rest)]
             if type(None) in set(map(type, found)):
                 return None
-            if places is None:
+            if indices is None:
                 return found
             if results is leaves:
                 results = [*leaves]
-            _put(results, places, found)
+            _put(results, indices, found)
     except fast_paths.NOT_ACCEPTED:
         return None
     return results
@@ -184,26 +184,26 @@ def convert_groups(
     if bindings is not None:
         groups = alone(groups, bindings)
         for cluster in bindings.together:
-            for place, value in converted_together(cluster, bindings.prepared).items():
-                results[place] = value
+            for index, value in converted_together(cluster, bindings.prepared).items():
+                results[index] = value
     crossed: dict[int, list[Any]] = {}
     if coalesce and found.crosses:
         parts = [part_of(group, leaves) for group in groups]
         for crossing in bus_groups(parts):
             crossed.update(crossing.converted(parts, end))
     for number, group in enumerate(groups):
-        recipe, places, _, prepared = group
+        recipe, indices, _, prepared = group
         if number in crossed:
-            _put(results, places, crossed[number])
-        elif len(places) == 1 and not prepared:
-            (place,) = places
-            results[place] = run.execute(recipe.program[:end], leaves[place])
+            _put(results, indices, crossed[number])
+        elif len(indices) == 1 and not prepared:
+            (index,) = indices
+            results[index] = run.execute(recipe.program[:end], leaves[index])
         else:
             part = part_of(group, leaves)
-            _put(results, places, part.run(slice(end), part.leaves))
+            _put(results, indices, part.run(slice(end), part.leaves))
     if bindings is not None:
-        for place, first in bindings.same.items():
-            results[place] = results[first]
+        for index, first in bindings.same.items():
+            results[index] = results[first]
     if outs is not None:
         _write(groups, results, outs, () if bindings is None else bindings.overwritten)
     if run.is_verifying():
@@ -215,7 +215,7 @@ def written(found: Arrangement, leaves: list[Any], outs: list[Any]) -> list[Any]
     """All leaves, with the tensors of ``out=`` in place of those that are converted."""
     results = [*leaves]
     for group in found.groups:
-        _put(results, group.places, some_of(outs, group.places))
+        _put(results, group.indices, some_of(outs, group.indices))
     return results
 
 
@@ -223,7 +223,7 @@ def alone(groups: Sequence[LeafGroup], bindings: Bindings) -> list[LeafGroup]:
     """Groups without the leaves that are converted with others."""
     others = {*bindings.same, *chain.from_iterable(each.members for each in bindings.together)}
     left = [group.without(others) for group in groups] if others else groups
-    return [group for group in left if group.places]
+    return [group for group in left if group.indices]
 
 
 def _write(
@@ -237,18 +237,18 @@ def _write(
         outs: The tensors that they are written into.
         overwritten: Leaves that share memory with the `out` of another: they are copied first.
     """
-    for place in sorted(overwritten):
-        backend = registry.backend_of(results[place])
+    for index in sorted(overwritten):
+        backend = registry.backend_of(results[index])
         own = conversion_of(backend, Request(backend.name, copy=True))
-        results[place] = run.convert(results[place], own)
+        results[index] = run.convert(results[index], own)
     for group in groups:
-        some, into = some_of(results, group.places), some_of(outs, group.places)
+        some, into = some_of(results, group.indices), some_of(outs, group.indices)
         if group.prepared or len(some) == 1:
             for value, out in zip(some, into, strict=True):
                 run.execute(group.recipe.program[-1:], value, out)
         else:
             run.execute(group.recipe.bulk[-1:], some, into)
-        _put(results, group.places, into)
+        _put(results, group.indices, into)
 
 
 def _verify(
@@ -260,23 +260,23 @@ def _verify(
 ) -> None:
     """Compare each result with the plan of its leaf."""
     for group in groups:
-        for at, place in enumerate(group.places):
+        for at, index in enumerate(group.indices):
             if group.prepared:
                 each = group.prepared[at]
             else:
                 conversion: Any = group.conversion
-                x = leaves[place] if original is None else original(leaves[place])
-                each = run.prepare(x, conversion, None if outs is None else outs[place])
-            run.verify(each, results[place])
+                x = leaves[index] if original is None else original(leaves[index])
+                each = run.prepare(x, conversion, None if outs is None else outs[index])
+            run.verify(each, results[index])
 
 
-def _put(results: list[Any], places: Places, values: list[Any]) -> None:
-    """Put values in their places."""
-    if type(places) is range and len(places) == len(results):
+def _put(results: list[Any], indices: Indices, values: list[Any]) -> None:
+    """Put values where they belong."""
+    if type(indices) is range and len(indices) == len(results):
         results[:] = values
         return
-    for place, value in zip(places, values, strict=True):
-        results[place] = value
+    for index, value in zip(indices, values, strict=True):
+        results[index] = value
 
 
 # -- what crosses a bus together -------------------------------------------------------------------
@@ -289,7 +289,7 @@ class _Member(NamedTuple):
 
     part: int
     step: int
-    places: Places
+    indices: Indices
 
 
 class BusGroup(NamedTuple):
@@ -308,10 +308,10 @@ class BusGroup(NamedTuple):
         """What `explain` says of it."""
         sizes: list[int] = []
         widths: list[int] = []
-        for number, step, places in self.members:
+        for number, step, indices in self.members:
             nbytes = parts[number].nbytes(step)
-            sizes += [nbytes[place] for place in places]
-            widths += [_itemsize(parts[number].recipe, step)] * len(places)
+            sizes += [nbytes[index] for index in indices]
+            widths += [_itemsize(parts[number].recipe, step)] * len(indices)
         if self.is_packed:
             whole = packing.places(sizes, widths, self._alignment(parts))[1]
         else:
@@ -325,22 +325,22 @@ class BusGroup(NamedTuple):
     def converted(self, parts: Sequence[RecipeLeaves], end: int | None) -> dict[int, list[Any]]:
         """The results of the parts that have leaves in it, by the number of the part."""
         values: list[Any] = []
-        for number, step, places in self.members:
+        for number, step, indices in self.members:
             part = parts[number]
             before = step - 1 if self.is_packed and _locks_first(part.recipe, step) else step
-            values += part.run(slice(before), some_of(part.leaves, places))
+            values += part.run(slice(before), some_of(part.leaves, indices))
         crossed = iter(self._crossed(parts, values))
         found = {}
-        for number, step, places in self.members:
+        for number, step, indices in self.members:
             part = parts[number]
             done = step + 1 if self.is_packed else step
-            arrived = part.run(slice(done, end), list(islice(crossed, len(places))))
-            if len(places) < len(part.leaves):
-                results = dict(zip(places, arrived, strict=True))
-                alone = [place for place in range(len(part.leaves)) if place not in results]
-                large = part.run(slice(end), [part.leaves[place] for place in alone])
+            arrived = part.run(slice(done, end), list(islice(crossed, len(indices))))
+            if len(indices) < len(part.leaves):
+                results = dict(zip(indices, arrived, strict=True))
+                alone = [index for index in range(len(part.leaves)) if index not in results]
+                large = part.run(slice(end), [part.leaves[index] for index in alone])
                 results.update(zip(alone, large, strict=True))
-                arrived = [results[place] for place in range(len(part.leaves))]
+                arrived = [results[index] for index in range(len(part.leaves))]
             found[number] = arrived
         return found
 
@@ -381,16 +381,16 @@ def bus_groups(parts: Sequence[RecipeLeaves]) -> list[BusGroup]:
             continue
         nbytes = part.nbytes(step)
         if min(nbytes) > 0 and max(nbytes) <= packing.LARGEST:
-            places: Places = range(len(nbytes))
+            indices: Indices = range(len(nbytes))
         else:
-            places = [index for index, each in enumerate(nbytes) if 0 < each <= packing.LARGEST]
-        if places:
+            indices = [index for index, each in enumerate(nbytes) if 0 < each <= packing.LARGEST]
+        if indices:
             plan, transfer = part.recipe.plan, part.recipe.steps[step]
-            found[_transfer_key(transfer, plan)].append(_Member(number, step, places))
+            found[_transfer_key(transfer, plan)].append(_Member(number, step, indices))
     return [
         BusGroup(registry.backend_named(key[0]).capabilities.devices.packs, members)
         for key, members in found.items()
-        if len(members) > 1 or len(members[0].places) > 1
+        if len(members) > 1 or len(members[0].indices) > 1
     ]
 
 

@@ -117,14 +117,14 @@ class Program(NamedTuple):
             return None
         if self.labels is not None and labels_of(kept) != self.labels:
             return None
-        for place, is_text in self.texts:
-            if not is_text(leaves[place]):
+        for index, is_text in self.texts:
+            if not is_text(leaves[index]):
                 return None
-        for place in self.unknown:
-            if rule.takes(leaves[place]):
+        for index in self.unknown:
+            if rule.takes(leaves[index]):
                 return None
-        for place in self.loose:
-            if is_opened(leaves[place]):
+        for index in self.loose:
+            if is_opened(leaves[index]):
                 return None
         for number in self.nodes:
             static = kept[number].static
@@ -135,10 +135,10 @@ class Program(NamedTuple):
     def are_different(self, leaves: list[Any]) -> bool:
         """Whether no object occurs twice among the leaves that are converted."""
         for part in self.parts:
-            places = range(len(leaves)) if part.places is None else part.places
-            if len(places) < 2:
+            indices = range(len(leaves)) if part.indices is None else part.indices
+            if len(indices) < 2:
                 continue
-            some = leaves if part.places is None else [leaves[place] for place in places]
+            some = leaves if part.indices is None else [leaves[index] for index in indices]
             if len({*map(id, some)}) < len(some):
                 return False
         return True
@@ -300,21 +300,21 @@ class Programs:
         answers = {kind: self._answer(kind, leaf) for kind, leaf in each_kind.items()}
         if None in answers.values() or (structure.root is None and answers[type(tree)] is not True):
             return None
-        places: list[int] = []
+        indices: list[int] = []
         texts: list[tuple[int, Callable[[Any], bool]]] = []
         unknown: list[int] = []
         loose: list[int] = []
-        for place, (kind, leaf) in enumerate(zip(kinds, leaves, strict=True)):
+        for index, (kind, leaf) in enumerate(zip(kinds, leaves, strict=True)):
             answer = answers[kind]
             if answer is UNKNOWN:
-                unknown.append(place)
+                unknown.append(index)
                 self._rule.takes(leaf)
             elif answer is not True and answer and answer.is_text(leaf):
-                texts.append((place, answer.is_text))
+                texts.append((index, answer.is_text))
             elif answer:
-                places.append(place)
+                indices.append(index)
             elif self._rule.keeps and may_hold(kind):
-                loose.append(place)
+                loose.append(index)
         names: list[str] = []
         if self._by_name:
             # Here, because most requests name no leaf, and have no columns.
@@ -322,10 +322,10 @@ class Programs:
 
             names = structure.names()
             if any(
-                is_counted(leaves[place], self._targets.rule, names[place]) for place, _ in texts
+                is_counted(leaves[index], self._targets.rule, names[index]) for index, _ in texts
             ):
                 return None
-            rule, those = self._targets.rule, [names[place] for place in places]
+            rule, those = self._targets.rule, [names[index] for index in indices]
             refuse_unknown_name("dtype", rule.names, those, lambda _: None, rule.without_names)
         tables: list[tuple[int, int]] = []
         read_by: dict[int, ColumnBackend] = {}
@@ -333,13 +333,13 @@ class Programs:
             from .tables import tables_in
 
             tables, read_by = tables_in(structure, owners)
-        parts = self._parts(leaves, kinds, places, names, read_by)
+        parts = self._parts(leaves, kinds, indices, names, read_by)
         if parts is None:
             return None
         kept = [*structure.kept]
         nodes = tuple([at for at, each in enumerate(kept) if isinstance(each, Node)])
         labels = labels_of(kept) if self._by_name else None
-        together: dict[Hashable, Arrangement] | None = {} if len(places) <= FEW else None
+        together: dict[Hashable, Arrangement] | None = {} if len(indices) <= FEW else None
         made = Program(
             structure.without_kept(),
             structure.recurs,
@@ -367,13 +367,13 @@ class Programs:
         self,
         leaves: list[Any],
         kinds: list[type],
-        places: list[int],
+        indices: list[int],
         names: list[str],
         read_by: dict[int, ColumnBackend],
     ) -> tuple[LeafPart, ...] | None:
         """The leaves that are converted, by type and request.
 
-        `read_by` has the backends of tables, by the places of the arrays over their columns.
+        `read_by` has the backends of tables, by the indices of the arrays over their columns.
         """
         targets = self._targets
         common = targets.common
@@ -381,10 +381,10 @@ class Programs:
             return None
         patterns = tuple([name for name, _ in targets.rule.names])
         found: dict[Any, list[int]] = {}
-        for place in places:
-            among = place_of_name(patterns, names[place]) if names else None
-            key = kinds[place], among, read_by.get(place)
-            found.setdefault(key, []).append(place)
+        for index in indices:
+            among = place_of_name(patterns, names[index]) if names else None
+            key = kinds[index], among, read_by.get(index)
+            found.setdefault(key, []).append(index)
         parts = []
         for (kind, among, owner), those in found.items():
             leaf = leaves[those[0]]

@@ -89,11 +89,11 @@ def bind(prepared: Mapping[int, Prepared], twins: Mapping[int, int]) -> Bindings
             the same if they have the same targets.
     """
     same = {
-        place: first
-        for place, first in twins.items()
-        if place in prepared
+        index: first
+        for index, first in twins.items()
+        if index in prepared
         and first in prepared
-        and prepared[place].request == prepared[first].request
+        and prepared[index].request == prepared[first].request
     }
     same |= ties(prepared)
     return Bindings(same, overlapping(prepared, same), prepared)
@@ -118,7 +118,7 @@ def bindings_of(
     some = some_of(leaves, found.copied)
     shared = sharing_memory(some, compact=found.is_compact)
     # Two of one object share memory, too.
-    if not shared and len(found.copied) == sum([len(group.places) for group in found.groups]):
+    if not shared and len(found.copied) == sum([len(group.indices) for group in found.groups]):
         return None
     same = _recurring_leaves(found, leaves, twins)
     left = found.copied
@@ -131,7 +131,7 @@ def bindings_of(
     if not prepared:
         return Bindings(same) if same else None
     tied = ties(dict(sorted(prepared.items())))
-    same = {place: tied.get(first, first) for place, first in same.items()} | tied
+    same = {index: tied.get(first, first) for index, first in same.items()} | tied
     return Bindings(same, overlapping(prepared, same), prepared)
 
 
@@ -152,16 +152,16 @@ def _recurring_leaves(
         source = group.recipe.plan.source
         reads = registry.backend_named(source.framework).capabilities.objects.reads(source.kind)
         if reads or source.weak_dtype is not None:
-            keys = [twins.get(place, place) for place in group.places]
+            keys = [twins.get(index, index) for index in group.indices]
         else:
-            keys = [*map(id, some_of(leaves, group.places))]
+            keys = [*map(id, some_of(leaves, group.indices))]
         if len({*keys}) == len(keys):
             continue
         first_of: dict[int, int] = {}
-        for key, place in zip(keys, group.places, strict=True):
-            first = first_of.setdefault(key, place)
-            if first != place:
-                same[place] = first
+        for key, index in zip(keys, group.indices, strict=True):
+            first = first_of.setdefault(key, index)
+            if first != index:
+                same[index] = first
     return same
 
 
@@ -169,7 +169,7 @@ def _conversion_at(found: Arrangement, place: int) -> Conversion:
     return next(
         group.conversion
         for group in found.groups
-        if group.conversion is not None and place in group.places
+        if group.conversion is not None and place in group.indices
     )
 
 

@@ -201,14 +201,14 @@ def tables_in(
         backends of the arrays over columns.
     """
     tables, backends = [], {}
-    places = zip(structure.containers(), structure.kept, strict=True)
-    for number, ((container, first), kept) in enumerate(places):
+    containers = zip(structure.containers(), structure.kept, strict=True)
+    for number, ((container, first), kept) in enumerate(containers):
         if container.make is not _made_of_columns:
             continue
         tables.append((first, number))
-        for place, array in enumerate(kept.arrays.values(), first):
+        for index, array in enumerate(kept.arrays.values(), first):
             if array is not None:
-                backends[place] = owners[container.kind]
+                backends[index] = owners[container.kind]
     return tables, backends
 
 

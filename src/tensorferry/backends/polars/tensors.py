@@ -219,7 +219,7 @@ class PolarsBackend(ColumnBackend):
     def labels_of(self, x: Any) -> Labels | None:
         if self.is_table(type(x)):
             names = tuple(x.columns)
-            usual = all(name == f"column_{place}" for place, name in enumerate(names))
+            usual = all(name == f"column_{index}" for index, name in enumerate(names))
             if usual:
                 return None
             return Labels(self.name, None, names)

@@ -742,8 +742,7 @@ def _refuse_lost(
     if wrt & ends:
         raise GradientError(
             f"{flat.source.name} differentiates a copy of {flat.path(min(wrt & ends))} that is "
-            "detached from it, so "
-            "that no gradient would reach it.",
+            "detached from it, so that no gradient would reach it.",
             Hint(hints.code("x.requires_grad_()"), " of the argument itself, without a detach")
             | flat.hint_of_zeros(),
         )
@@ -761,29 +760,20 @@ class _Same:
 
 def _without_graph(flat: TensorFunction, use: AutogradUse) -> GradientError:
     if use.drops_graph:
-        why, hint = (
-            "takes derivatives without a graph",
-            "torch.autograd.grad(y, x, create_graph=True), or torch.func.grad",
-        )
+        why = "takes derivatives without a graph"
+        hint = "torch.autograd.grad(y, x, create_graph=True), or torch.func.grad"
     elif use.takes_values:
-        why, hint = (
-            f"takes values out of PyTorch ({use.takes_values})",
-            "tensors of PyTorch from argument to result",
-        )
+        why = f"takes values out of PyTorch ({use.takes_values})"
+        hint = "tensors of PyTorch from argument to result"
     elif use.switches_off:
-        why, hint = (
-            "computes under torch.no_grad()",
-            "torch.enable_grad(), or the function without torch.no_grad()",
-        )
+        why = "computes under torch.no_grad()"
+        hint = "torch.enable_grad(), or the function without torch.no_grad()"
     else:
-        why, hint = (
-            "detaches its result (detach(), .data, inference_mode)",
-            "the function without a detach",
-        )
+        why = "detaches its result (detach(), .data, inference_mode)"
+        hint = "the function without a detach"
     return GradientError(
         f"{flat.source.name} {why}, so that the gradient of its result would be zeros, though it "
-        "depends on the "
-        "arguments.",
+        "depends on the arguments.",
         f"{hint}; or {flat.hint_of_zeros()}",
     )
 

@@ -109,12 +109,12 @@ def _renamed(
     if isinstance(node, Ref):
         return _relabelled(node, mapping), []
     if type(node) in (list, tuple):
-        pairs = [_renamed(child, (*keys, str(place)), mapping) for place, child in enumerate(node)]
-        for place, (child, (now, moved)) in enumerate(zip(node, pairs, strict=True)):
+        pairs = [_renamed(child, (*keys, str(index)), mapping) for index, child in enumerate(node)]
+        for index, (child, (now, moved)) in enumerate(zip(node, pairs, strict=True)):
             if moved or (isinstance(child, Ref) and now != child):
                 new = moved[0][0] if moved else now.name
                 raise FormatLimitError(
-                    f"{'.'.join((*keys, str(place)))} stands in a list, at place {place}: it "
+                    f"{'.'.join((*keys, str(index)))} stands in a list, at place {index}: it "
                     f"cannot be named {new}.",
                     UNNESTED,
                 )
@@ -251,8 +251,8 @@ class _Rest:
             return same_dict(node, [(key, child) for key, child in pairs if child is not _GONE])
         if len(staying) == len(children):
             return type(node)(staying)
-        place = next(place for place, child in enumerate(children) if child is _GONE)
-        what, where = ".".join((*keys, str(place))), type(node).__name__
+        index = next(index for index, child in enumerate(children) if child is _GONE)
+        what, where = ".".join((*keys, str(index))), type(node).__name__
         raise FormatLimitError(
             f"{what} cannot be left out of the {where} that it stands in: "
             "the places of the others would change.",

@@ -129,7 +129,7 @@ class _Encoder:
                 "value": self.node(node.value, (*keys, node.kind)),
             }
         if kind is list:
-            return [self.node(child, (*keys, place)) for place, child in enumerate(node)]
+            return [self.node(child, (*keys, index)) for index, child in enumerate(node)]
         if kind in (tuple, set, frozenset):
             return {
                 _TAG: kind.__name__,

@@ -53,8 +53,8 @@ def pack(contents: Contents) -> dict[str, str]:
         # This marks metadata whose key is also a further name.
         own = {name: [1] for name in contents.metadata}
         places = {
-            name: [ties[name], place, *own.get(name, [])]
-            for place, name in enumerate(contents.tensors)
+            name: [ties[name], index, *own.get(name, [])]
+            for index, name in enumerate(contents.tensors)
             if name in ties
         }
         packed[TIES] = json.dumps(places, separators=(",", ":"))

@@ -241,10 +241,10 @@ def varints(extent: Extent, size: int) -> Iterator[Array]:
                 f"{extent.path} has a number that does not end, after byte {extent.offset}."
             )
         numbers = np.zeros(last.size, np.uint64)
-        for place in range(int(lengths.max()) if last.size else 0):
-            longer = np.flatnonzero(lengths > place)
-            numbers[longer] |= (raw[first[longer] + place] & 0x7F).astype(np.uint64) << np.uint64(
-                7 * place
+        for index in range(int(lengths.max()) if last.size else 0):
+            longer = np.flatnonzero(lengths > index)
+            numbers[longer] |= (raw[first[longer] + index] & 0x7F).astype(np.uint64) << np.uint64(
+                7 * index
             )
         size -= numbers.size
         if size < 0:

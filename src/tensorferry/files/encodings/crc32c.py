@@ -48,8 +48,8 @@ def crc32c(data: Any, before: int = 0) -> int:
             state = np.concatenate([np.zeros(1, np.uint32), state])
         tables = _zeros(level)
         left = state[0::2]
-        for place in range(4):
-            state[1::2] ^= tables[place][left >> (8 * place) & 0xFF]
+        for index in range(4):
+            state[1::2] ^= tables[index][left >> (8 * index) & 0xFF]
         state = state[1::2]
         level += 1
     rest, table = int(state[0]), _table(8)

@@ -97,10 +97,10 @@ def walked(paths: Iterable[str]) -> list[str]:
     """Paths in the order in which they are read from groups that keep their order of insertion."""
     begun: dict[str, int] = {}
     order = {}
-    for place, path in enumerate(paths):
+    for index, path in enumerate(paths):
         groups = accumulate(path.split("/"), "{}/{}".format)
         # The position of a group is that of the first path in it.
-        order[path] = [begun.setdefault(group, place) for group in groups]
+        order[path] = [begun.setdefault(group, index) for group in groups]
     return sorted(order, key=order.__getitem__)
 
 

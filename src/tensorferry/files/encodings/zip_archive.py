@@ -177,10 +177,10 @@ class Directory:
         lengths = _LENGTHS.unpack_from
         while len(names) < count:
             starts, begin, entries = array("I"), len(names), list[bytes]()
-            for place in range(begin, min(begin + _PART, count)):
+            for index in range(begin, min(begin + _PART, count)):
                 if at + 46 > nbytes:
                     raise FileFormatError(
-                        f"{self.path}: the zip directory ends after {place:,} of {count:,} members."
+                        f"{self.path}: the zip directory ends after {index:,} of {count:,} members."
                     )
                 name_length, extra_length, comment_length = lengths(raw, at + 28)
                 after = at + 46 + name_length
@@ -191,7 +191,7 @@ class Directory:
                     names.append(raw[after - name_length : after].decode())
                 except UnicodeDecodeError:
                     raise FileFormatError(
-                        f"{self.path}: the name of member {place:,} is not UTF-8."
+                        f"{self.path}: the name of member {index:,} is not UTF-8."
                     ) from None
             self._enter(raw, starts, np.frombuffer(b"".join(entries), _CENTRAL), names[begin:])
         if at != nbytes:
@@ -250,19 +250,19 @@ class Directory:
 
     def _look_at(self, names: list[str]) -> None:
         if _UNSAFE_NAME.search("\n".join(names)):
-            for place, name in enumerate(names):
+            for index, name in enumerate(names):
                 if _UNSAFE_NAME.search(name):
                     self._problem(
-                        self.headers[place], name, f"{name!r} leads out of the archive", unsafe=True
+                        self.headers[index], name, f"{name!r} leads out of the archive", unsafe=True
                     )
         marks = np.fromiter(map(hash, names), np.int64, len(names))
         marks.sort()
         if (marks[1:] == marks[:-1]).any():
             seen: set[str] = set()
-            for place, name in enumerate(names):
+            for index, name in enumerate(names):
                 if name in seen:
                     self._problem(
-                        self.headers[place], name, f"{name!r} is there twice", unsafe=True
+                        self.headers[index], name, f"{name!r} is there twice", unsafe=True
                     )
                 seen.add(name)
 
@@ -429,11 +429,11 @@ class Archive(Mapping[str, Member]):
         """
         begin, count = len(prefix), len(self.names)
         found = array("i", [-1]) * count
-        for place, name in enumerate(self.names):
+        for index, name in enumerate(self.names):
             if name.startswith(prefix) and is_number(name[begin:]):
                 number = int(name[begin:])
                 if number < count:
-                    found[number] = place
+                    found[number] = index
         return found
 
     def forget_names(self) -> None:

@@ -443,7 +443,7 @@ class _DistributedCheckpoint:
             return made
         if len(numbered) != len(made) or sorted(numbered) != list(range(len(made))):
             raise FileFormatError(f"{self._where} has a list with places {named(made)}.")
-        return [made[place] for place in range(len(made))]
+        return [made[index] for index in range(len(made))]
 
 
 class _UnfinishedContainer(dict[Any, Any]):

@@ -288,8 +288,8 @@ class _StateDict:
         if type(node) in (list, tuple):
             self._note("lists and tuples became dicts of their positions", keys)
             return {
-                str(place): self.node(child, (*keys, str(place)))
-                for place, child in enumerate(node)
+                str(index): self.node(child, (*keys, str(index)))
+                for index, child in enumerate(node)
             }
         if type(node) is bytearray:
             self._note("bytearrays became bytes", keys)

@@ -139,8 +139,8 @@ class PyTorch(Format):
             writer.add("archive/.format_version", b"1")
             writer.add("archive/.storage_alignment", b"64")
             writer.add("archive/byteorder", b"little")
-            for place, stored in enumerate(storages):
-                writer.add(f"archive/data/{place}", stored=stored, pump=pump)
+            for index, stored in enumerate(storages):
+                writer.add(f"archive/data/{index}", stored=stored, pump=pump)
             if contents.metadata:
                 writer.add(f"archive/{_METADATA}", json.dumps(contents.metadata).encode())
             writer.add("archive/version", b"3\n")

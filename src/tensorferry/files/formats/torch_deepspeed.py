@@ -261,14 +261,14 @@ class _DeepSpeedCheckpoint:
                 padding = paddings[group]
             else:
                 padding = ()
-            for place, (name, shape) in enumerate(self._shapes(shapes)):
+            for index, (name, shape) in enumerate(self._shapes(shapes)):
                 yield name, _Slice(group, offset, shape)
                 if self._is_third:
                     offset += -(-prod(shape) // len(self._optimizers))
                 else:
                     offset += prod(shape)
-                if not self._is_third and place < len(padding) and type(padding[place]) is int:
-                    offset += max(padding[place], 0)
+                if not self._is_third and index < len(padding) and type(padding[index]) is int:
+                    offset += max(padding[index], 0)
 
     def _shapes(self, shapes: Any) -> list[tuple[str, tuple[int, ...]]]:
         from ..pickles.torch_distributed import lengths

@@ -63,7 +63,7 @@ class TorchScript(Format):
                     f"{where}: its module has an attribute {_CONSTANTS}, and there are constants."
                 )
             if root:
-                return {_CONSTANTS: {f"c{place}": value for place, value in enumerate(root)}}
+                return {_CONSTANTS: {f"c{index}": value for index, value in enumerate(root)}}
             return {}
 
         constants, besides = unpickled_in(

@@ -246,8 +246,8 @@ class _TreeBuilder:
                 self.take(letters_of(node))
                 return kind(node)
             return kind(
-                self.node(child, (*keys, place), is_value=is_value)
-                for place, child in enumerate(node)
+                self.node(child, (*keys, index), is_value=is_value)
+                for index, child in enumerate(node)
             )
         if kind is UnreadBytes:
             return node.kind(self.machine.take_left(node))

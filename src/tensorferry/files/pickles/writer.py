@@ -174,8 +174,8 @@ class PickleWriter:
         for start in range(0, len(node), _BATCH):
             batch = node[start : start + _BATCH]
             self.out += b"(" if len(batch) > 1 else b""
-            for place, child in enumerate(batch, start):
-                self.node(child, (*keys, place))
+            for index, child in enumerate(batch, start):
+                self.node(child, (*keys, index))
             self.out += b"e" if len(batch) > 1 else b"a"
 
     def entries(self, node: tuple[Any, ...], keys: tuple[Any, ...] = ()) -> None:
@@ -184,8 +184,8 @@ class PickleWriter:
             return
         if len(node) > 3:
             self.out += b"("
-        for place, child in enumerate(node):
-            self.node(child, (*keys, place))
+        for index, child in enumerate(node):
+            self.node(child, (*keys, index))
         self.end_tuple(len(node))
 
     def mapping(self, node: dict[Any, Any], keys: tuple[Any, ...]) -> None:

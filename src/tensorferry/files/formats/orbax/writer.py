@@ -151,9 +151,9 @@ def _refuse_both(leaf: Leaf, other: Leaf) -> NoReturn:
 def _with_plain_keys(leaves: Sequence[Leaf], characters: str) -> InPlace:
     """The way for names that Orbax has no place for: a dict gets keys without some characters."""
     leaf, at = next(
-        (leaf, place)
+        (leaf, index)
         for leaf in leaves
-        for place, key in enumerate(leaf.keys)
+        for index, key in enumerate(leaf.keys)
         if any(each in key for each in characters)
     )
     code = "str(key)" + "".join(f'.replace("{each}", "_")' for each in characters)
@@ -271,8 +271,8 @@ def _walk(node: Any, keys: tuple[str, ...], forms: tuple[int, ...]) -> Iterator[
         for key, child in text_keys(node, keys).items():
             yield from _walk(child, (*keys, key), (*forms, DICT))
     elif type(node) in _CONTAINERS and node:
-        for place, child in enumerate(node):
-            yield from _walk(child, (*keys, str(place)), (*forms, SEQUENCE))
+        for index, child in enumerate(node):
+            yield from _walk(child, (*keys, str(index)), (*forms, SEQUENCE))
     else:
         yield Leaf(keys, forms, node)
 
