@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorferry.files.encodings.array_parts import filled, is_bomb, slabs
-from tensorferry.files.encodings.paths import placed, walked
+from tensorferry.files.encodings.paths import paths_for, walked
 
 lengths = st.lists(st.integers(0, 6), max_size=4)
 
@@ -50,7 +50,7 @@ def test_pieces_are_the_blocks(blocks, data):
 @given(names=st.lists(st.text("ab/", max_size=5), max_size=8, unique=True))
 def test_paths_do_not_lie_in_each_other(names):
     """Every name has a path of its own, and none of them leads through another."""
-    paths = list(placed(names, lambda name: all(name.split("/"))).values())
+    paths = list(paths_for(names, lambda name: all(name.split("/"))).values())
     assert len(set(paths)) == len(names)
     above = {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/"}
     assert not above & set(paths)

@@ -524,12 +524,12 @@ def _draw_apart(canvas: Canvas, plan: Plan, written: str | None) -> None:
     if _place(source, canvas.words) == _place(result, canvas.words):
         with _Frame(canvas, source):
             _side(canvas, "source", source, written=written == "source")
-            _carried(canvas, plan)
+            _draw_steps(canvas, plan)
             _side(canvas, "result", result, written=written == "result")
         return
     with _Frame(canvas, source):
         _side(canvas, "source", source, written=written == "source")
-    _carried(canvas, plan)
+    _draw_steps(canvas, plan)
     with _Frame(canvas, result):
         _side(canvas, "result", result, written=written == "result")
 
@@ -646,7 +646,7 @@ def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
     canvas.add(f"<path class='line' d='M{left:g} {y + height:g}v{-height}H{right:g}v{height}'/>")
 
 
-def _carried(canvas: Canvas, plan: Plan) -> None:
+def _draw_steps(canvas: Canvas, plan: Plan) -> None:
     """Draw an arrow, with the steps that copy and the path of each."""
     ways = _ways(plan, canvas.words)
     if len(ways) > _STEPS:
