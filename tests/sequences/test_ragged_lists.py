@@ -185,3 +185,16 @@ def test_the_plan_is_of_the_same_call(keywords, target):
     with pytest.raises(ferry.UnsupportedTypeError, match="list of tensors") as caught:
         ferry.explain([[1, 2], [3]], target, ragged="rows")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("nulls", [0, "mask"])
+def test_an_integer_that_no_float_holds_is_refused_with_code_that_keeps_none(nulls):
+    """The hint is for the list that was given, where None still stands, and not for one without."""
+    x = [2**53 + 1, 0.5, None]
+    with pytest.raises(ferry.LossyCastError, match=r"The integer at x\[0\]") as caught:
+        ferry.to_numpy(x, nulls=nulls)
+    floats = pasted(caught.value.hint, x)
+    assert floats == [float(2**53), 0.5, None]
+    again = ferry.to_numpy(floats, nulls=nulls)
+    values = again[0] if nulls == "mask" else again
+    assert values.tolist() == [2.0**53, 0.5, 0.0]
