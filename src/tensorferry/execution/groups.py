@@ -206,7 +206,7 @@ class Groups:
             if len(copied) == len(leaves):
                 copied = range(len(leaves))
         if outs is None and len(copied) < 2:
-            copied = ()
+            copied = ()  # one leaf overlaps no other
         crosses = any(group.recipe.transfers for group in groups)
         return Arrangement(groups, crosses, copied, is_compact)
 
@@ -248,6 +248,7 @@ class Groups:
                 first = at[0]
                 out = None if into is None else into[first]
                 if len(self._known) >= _MOST:
+                    # All at once: to know which was used last would cost each tree some time.
                     self._known.clear()
                     self._steps.clear()
                 x = some[first]

@@ -314,6 +314,7 @@ def _casts_first(plan: PlanBuilder) -> bool:
         return True
     fits = bytes_more(plan) <= 0
     if plan.now.device == HOST:
+        # More bytes cross the bus rather than that a device gives other bits.
         return fits or not agrees(plan)
     return fits and agrees(plan)
 

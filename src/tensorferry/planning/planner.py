@@ -125,16 +125,17 @@ def _stays_inside(plan: PlanBuilder) -> bool:
     """Whether the framework's own operations do it: nothing to do, a graph to stay in, a device."""
     now, caps = plan.now, plan.source.capabilities
     if now.abstract is not None:
-        return True
+        return True  # it has no elements that host memory could take
     on_host = now.device == HOST
     if on_host and kind_of(plan.device) == HOST and _finishes_apart(plan):
         return False
     if plan.request.out is not None or now.swapped:
+        # What is written into, and what has the other byte order, goes through an array.
         return False
     if caps.objects.tracer:
-        return True
+        return True  # a tracer records only operations of its own framework
     if on_host and _reads_array(now, caps) and caps.objects.reads(now.kind):
-        return False
+        return False  # it is read into an array, which host memory casts
     if plan.dtype == now.dtype and same_place(now.device, plan.device):
         # Shards stay where they are. A framework with a graph copies its own tensors best, others
         # an array.
@@ -152,6 +153,7 @@ def _stays_inside(plan: PlanBuilder) -> bool:
         )
     if on_host and plan.device == HOST and device_steps.is_cast_alike(plan):
         return True
+    # A dtype without gradients ends the graph. The value may then go as any other does.
     leaves_graph = now.requires_grad and not device_steps.in_graph(plan)
     if not caps.devices.include(HOST) and device_steps.is_cast_by_host(plan):
         return False
@@ -275,6 +277,7 @@ def _cast_or_copy(
     target, memory = plan.target, plan.target.capabilities.memory
     shares = not plan.allocated
     if plan.device != HOST:
+        # Elements that share memory cross the bus once, and are spread out behind it.
         device_steps.narrow_array(plan)
     if plan.dtype != plan.now.dtype and not rules.widens_later(
         plan.now, target, plan.dtype, plan.device, plan.check
