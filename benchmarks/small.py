@@ -79,7 +79,7 @@ def bfloat16() -> dict[str, Any]:
     return {**modules(), **tensors(dtype="bfloat16")}
 
 
-_LANES = (
+_FAST_PATHS = (
     Case("ferry.to_numpy(t)", "t.detach().cpu().numpy()", Target(ratio=0.75)),
     Case("ferry.to_numpy(g)", "g.detach().cpu().numpy()", Target(ratio=1.2)),
     Case("ferry.to_numpy(p)", "p.detach().cpu().numpy()", Target(ratio=1.3)),
@@ -94,7 +94,7 @@ _LANES = (
     Case("ferry.to_jax(a)", "jnp.asarray(a)", Target(ratio=1.2)),
 )
 
-_NARROW_LANES = (
+_NARROW_FAST_PATHS = (
     Case(
         "ferry.to_numpy(t)",
         "t.view(torch.int16).numpy().view(ml_dtypes.bfloat16)",
@@ -103,6 +103,6 @@ _NARROW_LANES = (
 )
 
 SECTIONS = (
-    Section("Small: 16 float32, as called", float32, _LANES),
-    Section("Small: 16 bfloat16, as called", bfloat16, _NARROW_LANES),
+    Section("Small: 16 float32, as called", float32, _FAST_PATHS),
+    Section("Small: 16 bfloat16, as called", bfloat16, _NARROW_FAST_PATHS),
 )
