@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import copy
 import inspect
 import pickle
 import typing
@@ -49,6 +51,12 @@ class Theirs(typing.NamedTuple):
         lambda cls: cls(1),
         lambda cls: cls(1, third=2)._replace(second={"x": [1]}),
         lambda cls: cls(2, {"x": [1]}).total,
+        lambda cls: cls(1)._asdict(),
+        lambda cls: cls._make([1, {}, 3]),
+        lambda cls: hash(cls(1, 2)),
+        lambda cls: cls(1, 2).__getnewargs__(),
+        lambda cls: (copy.copy(cls(1, 2)), type(copy.copy(cls(1, 2))) is cls),
+        lambda cls: cls.second.__get__(cls(1, 2)),
         lambda cls: hasattr(cls(1), "__dict__"),
         lambda cls: repr(cls(1)).removeprefix(cls.__name__),
     ],
@@ -76,10 +84,48 @@ def test_annotations_are_kept_as_they_are_written():
 
 def test_an_argument_that_is_missing_or_unknown_is_refused():
     """As for every call."""
-    with pytest.raises(TypeError, match="first"):
-        Ours()
-    with pytest.raises(TypeError, match="fourth"):
-        Ours(1, fourth=2)
+    for cls in (Ours, Theirs):
+        with pytest.raises(TypeError, match=rf"{cls.__name__}\.__new__\(\) missing 1 .*'first'"):
+            cls()
+        with pytest.raises(TypeError, match="fourth"):
+            cls(1, fourth=2)
+        with pytest.raises((TypeError, ValueError), match=r"unexpected field names: .'fourth'"):
+            cls(1)._replace(fourth=2)
+        with pytest.raises(TypeError, match="Expected 3 arguments, got 1"):
+            cls._make([1])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 12, 13, 20, 40])
+def test_each_field_has_its_own_place_however_many_there_are(count):
+    """Constructors are shared by classes with equally many fields, up to a dozen."""
+    names = [f"field{place}" for place in range(count)]
+    body = {"__module__": __name__, "__annotations__": dict.fromkeys(names, "int")}
+    made = type(NamedTuple)(
+        "Made", (NamedTuple,), {**body, **dict.fromkeys(names[count // 2 :], -1)}
+    )
+    theirs = collections.namedtuple("Made", names, defaults=[-1] * (count - count // 2))  # noqa: PYI024
+    assert inspect.signature(made).parameters.keys() == inspect.signature(theirs).parameters.keys()
+    given = dict(zip(names, range(count // 2), strict=False))
+    for value in (made(**given), made(*given.values())):
+        assert value == theirs(**given)
+        assert [getattr(value, name) for name in names] == list(theirs(**given))
+        assert repr(value) == repr(theirs(**given))
+
+
+class Compared(NamedTuple):  # noqa: PLW1641 - that of a tuple
+    """A named tuple with an order of its own, which has the hash of a tuple all the same."""
+
+    first: int
+
+    def __eq__(self, other):
+        """By the first digit."""
+        return self.first % 10 == other.first % 10
+
+
+def test_one_that_defines_what_is_equal_keeps_its_hash():
+    """As with `typing`."""
+    assert hash(Compared(1)) == hash((1,))
+    assert Compared(1) == Compared(11)
 
 
 def test_fields_are_left_out_by_name():

@@ -282,7 +282,7 @@ def free(monkeypatch):
     """A function that says how much memory is free."""
 
     def says(nbytes):
-        monkeypatch.setattr("tensorferry.files.loading.free_memory", lambda: nbytes)
+        monkeypatch.setattr("tensorferry.host.free_memory.free_memory", lambda: nbytes)
 
     return says
 

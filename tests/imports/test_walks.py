@@ -1,7 +1,8 @@
 """How far a reader walks who follows a first call: the modules that it enters, and how often it climbs.
 
 A room is a module of ours that is entered on the way to the result. A climb is a return into a module
-of a higher floor that then goes on. What an import runs is not counted.
+of a higher floor that then goes on. What an import runs is not counted, and neither are the methods that every
+named tuple has.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tensorferry as ferry
 
 FLOORS = {floors!r}
 SOURCE = os.path.dirname(ferry.__file__) + os.sep
+NAMED_TUPLE = os.path.join(SOURCE, "hints", "named_tuple.py")
 t = torch.ones(3)
 {before}
 
@@ -33,7 +35,7 @@ def follow(frame, event, argument):
     file = frame.f_code.co_filename
     if file.startswith("<frozen importlib"):
         importing += 1 if event == "call" else -1
-    elif file.startswith(SOURCE) and not importing:
+    elif file.startswith(SOURCE) and file != NAMED_TUPLE and not importing:
         events.append((event, file[len(SOURCE):-3].replace(os.sep, ".")))
 
 sys.setprofile(follow)

@@ -35,7 +35,6 @@ from ..errors import (
 from ..execution.recipes import conversion_of
 from ..execution.run import convert, prepare_described, prepare_unread
 from ..hints import Hint
-from ..host.free_memory import free_memory
 from ..host.numpy_dtypes import numpy_dtype
 from .base.contents import BLOCKS, NOTHING, Ref, Special
 from .base.nesting import are_plain, leaves, named_values, same_dict
@@ -562,6 +561,8 @@ def _refuse_what_is_too_large(
     stays = conversion.is_for_host or conversion.request.placement is not None
     copies = not stays or any(sizes[name] != stored.nbytes for name, stored in wanted.items())
     needed = (sum(sizes.values()) if stays else 0) + (largest if copies else 0)
+    from ..host.free_memory import free_memory  # here, because a lazy load takes none
+
     free = free_memory()
     if free is not None and needed > free:
         raise NotEnoughMemoryError(

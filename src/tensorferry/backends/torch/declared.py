@@ -20,7 +20,6 @@ from ...core.devices import HOST
 from ...core.dtypes import ORDINARY, find, is_misrounded
 from ...core.layout import packed_strides
 from ...hints import Hint
-from ..numpy import declared as arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +62,10 @@ def snippet(call: VerbCall) -> Code | str:
     if verb == "move":
         return _move_code(x, *arguments)
     if verb == "narrow":
-        return arrays.narrow_code(x, info, *arguments)
+        # Here and below, because only code to show needs it.
+        from ..numpy.declared import narrow_code
+
+        return narrow_code(x, info, *arguments)
     if verb == "spread":
         return _spread_code(x, *arguments)
     if verb == "span":
@@ -192,9 +194,11 @@ def _cross_code(x: str, info: TensorInfo, device: str, dtype: str) -> Code:
 
 def _adopt_cast(array: str, info: TensorInfo, dtype: str, check: str = "") -> Code:
     """The code for a tensor of an array's values, cast by NumPy."""
+    from ..numpy.declared import cast_code
+
     steps = packed_strides(info.shape, info.strides, find(dtype).itemsize)
     adopted = info._replace(dtype=dtype, strides=steps, writable=True)
-    cast = arrays.cast_code(array, info, dtype, check)
+    cast = cast_code(array, info, dtype, check)
     return cast._replace(expression=_adopt_code(cast.expression, adopted))
 
 
@@ -216,7 +220,9 @@ def _write_code(x: str, info: TensorInfo, out: TensorInfo) -> Code:
     if out.device != HOST or out.conjugate or out.negative:
         cast = _adopt_cast("y", info, out.dtype)
         return Code(x, (f"out.copy_({cast.expression})", "y = out"))
-    return arrays.write_code(x, info, out, _export_code("out", out))
+    from ..numpy.declared import write_code
+
+    return write_code(x, info, out, _export_code("out", out))
 
 
 def _adopt_code(x: str, info: TensorInfo) -> str:

@@ -16,15 +16,13 @@ import numpy as np
 from ...core.devices import HOST
 from ...core.dtypes import DLPACK_CODES, ORDINARY
 from ...core.signature import COMPACT, layout_of
-from ...host import casts, memory, subnormals
+from ...host import memory
 from ...host.extensions import extension
 from ...host.numpy_dtypes import numpy_dtype
-from ...planning.rules import agrees
-from .. import registry, together
+from .. import registry
 from ..fast_paths import NOT_ACCEPTED, made_when_called
 from ..quick import Quick, unchanged
 from .declared import AS_INTEGERS, CAST_ALIKE
-from .devices import reach
 from .tensors import TorchBackend
 
 if TYPE_CHECKING:
@@ -105,6 +103,8 @@ class TorchQuick(Quick[TorchBackend]):
         if found is not None:
             numbers = memoryview(found).cast("Q")
             return numbers[: len(tensors)], numbers[len(tensors) :]
+        from .devices import reach  # here, because the reader in C reads ordinary tensors
+
         starts = np.fromiter(map(type(tensors[0]).data_ptr, tensors), np.uint64, len(tensors))
         lengths = map(_NBYTES if compact else reach, tensors)
         return starts, starts + np.fromiter(lengths, np.uint64, len(tensors))
@@ -177,12 +177,12 @@ class TorchQuick(Quick[TorchBackend]):
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         backend = self.backend
         tensor, parameter, name = backend.tensor, backend.torch.nn.Parameter, backend.name
-        to_list, identity = _to_list(backend), _identity(backend)
+        to_list, identity = partial(_to_list, backend), _identity(backend)
         return {
             (tensor, "numpy"): self.to_array,
             (parameter, "numpy"): self.to_array,
-            (tensor, "python"): to_list,
-            (parameter, "python"): to_list,
+            (tensor, "python"): made_when_called(tensor, "python", to_list),
+            (parameter, "python"): made_when_called(parameter, "python", to_list),
             (tensor, name): identity,
             (parameter, name): identity,
             (np.ndarray, name): _from_numpy(backend),
@@ -399,6 +399,8 @@ def _move(backend: TorchBackend, device: str) -> Callable[[Any], Any]:
 
 
 def _cast_on_device(backend: TorchBackend, before: str, dtype: str) -> Callable[[Any], Any] | None:
+    from ...planning.rules import agrees  # here, because most processes have no other device
+
     if not agrees(before, dtype):
         return None
     to_dtype, cast, of_torch = backend.tensor.to, backend.cast, backend.dtypes[dtype]
@@ -526,6 +528,8 @@ def _copy(backend: TorchBackend) -> Callable[[Any], Any]:
 
 def _cast(backend: TorchBackend, dtype: str) -> Callable[[Any], Any]:
     """PyTorch's own cast of small tensors: half the time of NumPy's and two conversions."""
+    from ...host import subnormals  # here, because only casts need it
+
     # The method for each dtype takes half the time of `Tensor.to`.
     to_dtype = getattr(
         backend.tensor, {"float16": "half", "float32": "float", "float64": "double"}[dtype]
@@ -601,6 +605,8 @@ def _verbs_for_many(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
         return list(clone_all(tensors))
 
     def write(arrays: list[Array], outs: list[Any]) -> None:
+        from ...host import casts  # here, because only ``out=`` needs it
+
         casts.write_each(arrays, list(map(backend.export, outs)))
         backend.torch.autograd.graph.increment_version(outs)
 
@@ -671,6 +677,8 @@ def _to_list(backend: TorchBackend) -> Callable[[Any], Any]:
 
     It would also read freed storage, so the address is checked.
     """
+    from ...host import subnormals  # here, because only lists need it
+
     listed = frozenset(dtype for dtype, name in backend.names.items() if name in _LISTED)
     to_list, modes, lowest, are_flushed = (
         backend.tensor.tolist,
@@ -728,7 +736,8 @@ def _from_list(
 
     `torch.stack` keeps PyTorch's own in their graph, and refuses different shapes and devices.
     """
-    from ...sequences import numbers  # here, because only lists need it
+    from ...sequences import numbers  # here, because only lists need them
+    from .. import together
 
     # For where the default dtype is float32.
     read = numbers.list_reader({bool: "bool", int: "int64", float: "float32"})

@@ -21,9 +21,8 @@ from ...core.kinds import kind_named
 from ...core.layout import AXES
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
-from ...host import casts, memory
+from ...host import memory
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
-from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend, kind_of_type
 from .declared import (
@@ -35,14 +34,6 @@ from .declared import (
     snippet_with_a_warning,
     whole_strides,
 )
-from .devices import (
-    Accelerators,
-    PackedBuffers,
-    conversion_in_graph,
-    copy_together,
-    resolved,
-    spread,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +44,7 @@ if TYPE_CHECKING:
     from ...host.dlpack import DlpackExport
     from ...typing import Array
     from ..nodes import Node
+    from .devices import Accelerators, PackedBuffers
 
 __all__ = ["BACKEND", "TorchBackend"]
 
@@ -126,11 +118,16 @@ class TorchBackend(Backend):
     @cached_property
     def accelerators(self) -> Accelerators:
         """What PyTorch can do on each kind of device."""
+        # Here and below, because ordinary tensors need none of it.
+        from .devices import Accelerators
+
         return Accelerators(self.torch, self.dtypes)
 
     @cached_property
     def buffers(self) -> PackedBuffers:
         """Many tensors in one."""
+        from .devices import PackedBuffers
+
         return PackedBuffers(self.torch, self.memories, self.without_autocast)
 
     @property
@@ -357,6 +354,8 @@ class TorchBackend(Backend):
 
     def resolve(self, x: Any) -> Any:
         """A copy in which the conjugate and negative bits are applied."""
+        from .devices import resolved
+
         return resolved(x)
 
     def export(self, x: Any) -> Array:
@@ -444,6 +443,10 @@ class TorchBackend(Backend):
         """A cast with the same bits as on the host, which stays in the graph of `x`."""
         if self.compiling() or self.tracing() is not None or self.why_abstract(x) is not None:
             return self._asked(x.to, self.dtypes[dtype])
+        # Here, because a process that casts nothing needs neither.
+        from ...host import casts
+        from ...planning.rules import agrees
+
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
         if x.dim() > AXES:  # more than an array has, so that most of them are of length 1
@@ -462,6 +465,8 @@ class TorchBackend(Backend):
     @cached_property
     def recorded(self) -> Callable[[Any, Callable[[Any], Any]], Any]:
         """See `conversion_in_graph`."""
+        from .devices import conversion_in_graph
+
         return conversion_in_graph(self.torch)
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
@@ -487,6 +492,8 @@ class TorchBackend(Backend):
                 into = self.adopt(out)
             self._put(x, into, overlaps=overlaps)
             return
+        from ...host import casts  # here, because only ``out=`` needs it
+
         if out.is_conj() or out.is_neg():
             out.copy_(self.adopt(casts.cast(x, self.names[out.dtype])))
             return
@@ -558,10 +565,13 @@ class TorchBackend(Backend):
 
     def spread(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Any:
         """A copy of the result of `narrow` or `span`, with separate memory for each element."""
+        from .devices import spread
+
         return spread(x, shape, strides)
 
     def cross(self, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
         """Transfer only the memory that elements share, with a cast before or after, as one operation in the graph."""
+        from .devices import spread
 
         def do(x: Any) -> Any:
             part = self.resolve(memory.narrow(x, axes))
@@ -573,6 +583,8 @@ class TorchBackend(Backend):
 
     def copy_together(self, tensors: Sequence[Any]) -> list[Any]:
         """Copies of overlapping tensors on one device, as views of one copy of their memory."""
+        from .devices import copy_together
+
         return copy_together(self.torch, tensors)
 
     def export_dlpack(self, x: Any) -> DlpackExport:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import hints
 from ...core.leaf_dtypes import DtypeRule
+from ...core.named_tuple import NamedTuple
 from ...core.names import EXCHANGE
 from ...errors import FormatLimitError
 from ...hints import Hint
@@ -171,7 +172,8 @@ class Columns(ABC, dict[str, Any]):
         """These and those of another file."""
 
 
-@dataclass(repr=False, eq=False)  # tensors in files are not compared by values
+# Tensors in files are not compared by values. `dataclass` would compile `__init__` in each process.
+@dataclass(init=False, repr=False, eq=False)
 class Contents:
     """The contents of a file or of a folder of shards.
 
@@ -200,14 +202,38 @@ class Contents:
 
     format: str
     paths: tuple[str, ...]
-    tensors: dict[str, Stored] = field(default_factory=dict)
-    metadata: dict[str, str] = field(default_factory=dict)
-    tree: Any = None
-    others: dict[str, str] = field(default_factory=dict)
-    asks_for: tuple[str, ...] = ()
-    refuses: tuple[str, ...] = ()
-    own: Mapping[str, str] = field(default_factory=dict)
-    columns: Columns | None = None
+    tensors: dict[str, Stored]
+    metadata: dict[str, str]
+    tree: Any
+    others: dict[str, str]
+    asks_for: tuple[str, ...]
+    refuses: tuple[str, ...]
+    own: Mapping[str, str]
+    columns: Columns | None
+
+    def __init__(
+        self,
+        format: str,  # noqa: A002 - the term
+        paths: tuple[str, ...],
+        tensors: dict[str, Stored] | None = None,
+        metadata: dict[str, str] | None = None,
+        tree: Any = None,
+        others: dict[str, str] | None = None,
+        asks_for: tuple[str, ...] = (),
+        refuses: tuple[str, ...] = (),
+        own: Mapping[str, str] | None = None,
+        columns: Columns | None = None,
+    ) -> None:
+        self.format = format
+        self.paths = paths
+        self.tensors = {} if tensors is None else tensors
+        self.metadata = {} if metadata is None else metadata
+        self.tree = tree
+        self.others = {} if others is None else others
+        self.asks_for = asks_for
+        self.refuses = refuses
+        self.own = {} if own is None else own
+        self.columns = columns
 
     def __enter__(self) -> Self:
         return self

@@ -6,8 +6,9 @@ import mmap
 import os
 import stat
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...core.named_tuple import NamedTuple
 from ...errors import FileFormatError
 
 __all__ = [

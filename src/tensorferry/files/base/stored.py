@@ -10,11 +10,12 @@ from contextlib import suppress
 from itertools import groupby
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.dtypes import find
+from ...core.named_tuple import NamedTuple
 from ...host.memory import compact, make_pages, paged, processors
 from ...host.numpy_dtypes import numpy_dtype
 from .raw import mapped, read_fully

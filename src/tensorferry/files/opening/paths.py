@@ -27,7 +27,6 @@ from ...hints import Hint
 from ...host.plugins import EntryPoints
 from ..base.contents import Contents, FileFinding
 from ..base.format import Format
-from ..base.tree_strings import TIES, TREE, unpack
 from ..base.wording import named
 
 if TYPE_CHECKING:
@@ -599,6 +598,8 @@ def _together(
         raise FileFormatError(f"{index} and its shards contradict each other: {first}{more}.")
     if not missing:
         return _merged(index, found, plan, shards)
+    from ..base.tree_strings import TIES, TREE  # here and below, because most models are one file
+
     # The tree and the ties are for all shards, so they are left out if some are missing.
     plan.metadata = {key: text for key, text in plan.metadata.items() if key not in (TIES, TREE)}
     there = _merged(index, found, plan, shards)
@@ -629,6 +630,8 @@ def _merged(
     for tensor, file in plan.weight_map.items():
         if file in shards and tensor in shards[file].tensors:
             whole.tensors[tensor] = shards[file].tensors[tensor]
+    from ..base.tree_strings import TIES, unpack
+
     if TIES not in whole.metadata:
         whole.tensors |= tied
     unpacked = unpack(whole)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 from ....errors import FileFormatError
 from ...base.contents import Contents, FileFinding
 from ...base.format import Format
-from ...base.tree_strings import unpack
 from .header import HEADER_LIMIT, NAMES, Scan
 
 if TYPE_CHECKING:
@@ -65,9 +64,15 @@ class _Safetensors(Format):
                 f"{concerned}{first.message}{more}.",
                 f"tensorferry check {quote(str(path))}",
             )
-        return unpack(
-            Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others)
-        )
+        return self._unpacked(path, scan)
+
+    def _unpacked(self, path: Path, scan: Scan) -> Contents:
+        contents = Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others)
+        if scan.metadata.keys() <= self.own_metadata.keys():
+            return contents
+        from ...base.tree_strings import unpack  # here, because most files have no such strings
+
+        return unpack(contents)
 
     def refuse(self, contents: Contents) -> None:
         from .writer import refuse  # here and below, because a file is read without it
@@ -91,9 +96,7 @@ class _Safetensors(Format):
         scan = Scan(path)
         yield from scan.findings
         try:
-            unpack(
-                Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others)
-            )
+            self._unpacked(path, scan)
         except FileFormatError as error:
             if not scan.findings:
                 yield FileFinding(str(path), 8, None, error.message)
