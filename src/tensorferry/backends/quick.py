@@ -105,6 +105,14 @@ class Quick(Generic[Owner]):
 
     # -- many tensors ------------------------------------------------------------------------------
 
+    def signatures(self, tensors: Sequence[Any], /) -> Hashable | None:
+        """What is equal for tensors of one type only if so are their signatures, one after the other.
+
+        ``None`` if one has no signature.
+        """
+        found = tuple(map(self.signature, tensors))
+        return None if None in found else found
+
     def grouped(
         self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
     ) -> Mapping[Hashable, Sequence[int]] | None:

@@ -64,7 +64,7 @@ class LeafPart(NamedTuple):
     """
 
     kind: type
-    places: Places | None
+    places: list[int] | None
     conversion: Conversion
     decide: Callable[[TensorInfo], Conversion] | None = None
     among: Hashable = None
@@ -344,10 +344,17 @@ def _key(
         if read is None:
             return None
         some = leaves if part.places is None else [leaves[place] for place in part.places]
-        key += map(read, some)
+        owner = registry.BY_TYPE.get(part.kind)
+        if owner is not None and read == owner.quick.signature:
+            key.append(owner.quick.signatures(some))
+        else:
+            key += map(read, some)
         if outs is not None:
             into = outs if part.places is None else [outs[place] for place in part.places]
-            key += map(conversion.quick.signature, into)
+            if len({*map(type, into)}) == 1:
+                key.append(conversion.quick.signatures(into))
+            else:
+                key += map(conversion.quick.signature, into)
             lengths = registry.BY_TYPE[part.kind].quick.lengths
             if None in key or [*map(lengths, some)] != [*map(_SHAPE, into)]:
                 return None

@@ -581,6 +581,10 @@ def _imported_with(verb: str) -> list[Backend]:
 # -- how objects of a type are opened, and made again ----------------------------------------------
 
 
+_BY_FUNCTIONS, _AS_DICT, _AS_LIST, _AS_TUPLE, _AS_NAMED = range(5)
+"""Ways of `Opening`, as ``_walks.c`` numbers them."""
+
+
 class Opening(NamedTuple):
     """How objects of a type are opened, and made again.
 
@@ -589,11 +593,13 @@ class Opening(NamedTuple):
             one is not opened so.
         make: Makes an object from what `open` gave, and other values.
         entries: The part of the path for each value, from what `open` gave, and how many there are.
+        way: What `open` and `make` do, for the extension, which does it without them.
     """
 
     open: Callable[[Any], Opened | None]
     make: Callable[[Any, Iterable[Any]], Any]
     entries: Callable[[Any, int], Sequence[str]]
+    way: int = _BY_FUNCTIONS
 
 
 def openings_of(kind: type) -> tuple[Opening, ...]:
@@ -684,14 +690,14 @@ def _entries_of_list(_: object, count: int) -> Sequence[str]:
 
 
 BUILT_IN: dict[type, tuple[Opening, ...]] = {
-    dict: (Opening(_open_copy, _make_dict, _entries_of_dict),),
+    dict: (Opening(_open_copy, _make_dict, _entries_of_dict, _AS_DICT),),
     OrderedDict: (
         Opening(_open_ordered, _make_ordered, _entries_of_dict),
         _opening_by(_open_dict),
     ),
     defaultdict: (Opening(_open_copy, _make_default, _entries_of_dict),),
-    list: (Opening(_open_itself, lambda _, values: list(values), _entries_of_list),),
-    tuple: (Opening(_open_itself, lambda _, values: tuple(values), _entries_of_list),),
+    list: (Opening(_open_itself, lambda _, values: list(values), _entries_of_list, _AS_LIST),),
+    tuple: (Opening(_open_itself, lambda _, values: tuple(values), _entries_of_list, _AS_TUPLE),),
     deque: (Opening(_open_bounded, lambda most, values: deque(values, most), _entries_of_list),),
 }
 
@@ -699,12 +705,14 @@ BUILT_IN: dict[type, tuple[Opening, ...]] = {
 def _openings_of_tuple(kind: type) -> tuple[Opening, ...]:
     """How a named tuple is opened, or a result type in C; nothing for other classes of tuples."""
     names: Any = getattr(kind, "_fields", None)
+    is_read_in_order = getattr(kind, "__iter__", None) is tuple.__iter__
     if isinstance(names, tuple) and hasattr(kind, "_make") and hasattr(kind, "_asdict"):
         return (
             Opening(
                 _open_itself,
                 lambda _, values: kind(*values),
                 lambda _, count: Entries(names[:count], attribute),
+                _AS_NAMED if is_read_in_order else _BY_FUNCTIONS,
             ),
         )
     if tuple in kind.__bases__ and hasattr(kind, "n_sequence_fields"):

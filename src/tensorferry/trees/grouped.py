@@ -18,6 +18,7 @@ from ..execution.groups import AT_ONCE, some_of
 from ..execution.recipes import conversion_of
 from ..host import packing
 from .shared_memory import converted_together
+from .structure import applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -135,22 +136,13 @@ def convert_by_fast_paths(
     paths, results = fast_paths.PATHS.get(target, {}), leaves
     try:
         for part in parts:
-            path, places = paths[part.kind], part.places
+            path = paths[part.kind]
             if part.owner is not None or (len(leaves) > 1 and fast_paths.copies(part.kind, target)):
                 return None
-            some = leaves if places is None else [leaves[place] for place in places]
-            rest = iter(some)
-            first = path(next(rest))
-            if first is None:
+            found = applied(path, results, part.places)
+            if found is None:
                 return None  # on a device, say, none is accepted
-            found = [first, *map(path, rest)]
-            if type(None) in set(map(type, found)):
-                return None
-            if places is None:
-                return found
-            if results is leaves:
-                results = [*leaves]
-            _put(results, places, found)
+            results = found
     except fast_paths.NOT_ACCEPTED:
         return None
     return results

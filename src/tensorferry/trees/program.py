@@ -28,7 +28,7 @@ from .failures import refuse_unknown_name
 from .grouped import convert_by_fast_paths, convert_groups, written
 from .leaves import UNKNOWN
 from .shared_memory import bound
-from .structure import have_equal_labels, labels_of, recurring
+from .structure import are_different, have_equal_labels, labels_of
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
@@ -67,11 +67,10 @@ class Program(NamedTuple):
     """How trees of one structure are converted.
 
     Args:
-        structure: The structure, without what is in one tree only.
-        recurs: For each container, the number of its first occurrence; ``None`` if none recurs.
+        structure: The structure, with the types of the leaves, without what is in one tree only.
         nodes: The numbers of those that may have attributes beside their values.
         labels: What `labels_of` gives for them, if names matter; otherwise ``None``.
-        kinds: The type of each leaf.
+        size: The number of leaves.
         parts: The leaves that are converted, by type and request.
         texts: The positions of tensors of text, and for each type what says that it is one.
         unknown: The positions of objects that may hold a tensor, and must be searched.
@@ -83,10 +82,9 @@ class Program(NamedTuple):
     """
 
     structure: Structure
-    recurs: list[int] | None
     nodes: tuple[int, ...]
     labels: list[Any] | None
-    kinds: list[type]
+    size: int
     parts: tuple[LeafPart, ...]
     texts: tuple[tuple[int, Callable[[Any], bool]], ...]
     unknown: tuple[int, ...]
@@ -102,19 +100,10 @@ class Program(NamedTuple):
         Raises:
             UnsupportedTypeError: An object holds a tensor, which would not be converted.
         """
-        leaves: list[Any] = []
-        kept: list[Any] = []
-        root = self.structure.root
-        if root is None:
-            leaves.append(tree)
-        else:
-            met: list[int] = []
-            if not root.take(tree, leaves, kept, met):
-                return None
-            if root.inner and recurring(met) != self.recurs:
-                return None
-        if [*map(type, leaves)] != self.kinds:
+        taken = self.structure.taken(tree)
+        if taken is None:
             return None
+        leaves, kept = taken
         if self.labels is not None and labels_of(kept) != self.labels:
             return None
         for place, is_text in self.texts:
@@ -130,16 +119,12 @@ class Program(NamedTuple):
             static = kept[number].static
             if static and rule.refuses and not rule.is_free(static):
                 return None
-        return leaves, kept
+        return taken
 
     def are_different(self, leaves: list[Any]) -> bool:
         """Whether no object occurs twice among the leaves that are converted."""
         for part in self.parts:
-            places = range(len(leaves)) if part.places is None else part.places
-            if len(places) < 2:
-                continue
-            some = leaves if part.places is None else [leaves[place] for place in places]
-            if len({*map(id, some)}) < len(some):
+            if not are_different(leaves, part.places):
                 return False
         return True
 
@@ -269,13 +254,13 @@ class Programs:
         return made
 
     def _keep(self, sight: Any, programs: Sequence[Program], made: Program) -> None:
-        self._leaves += len(made.kinds)
+        self._leaves += made.size
         if self._leaves > _MOST_LEAVES or len(self._kept) >= _MOST:
             self._kept = {}
-            self._leaves = len(made.kinds)
+            self._leaves = made.size
             programs = ()
         for dropped in programs[_ALTERNATIVES - 1 :]:
-            self._leaves -= len(dropped.kinds)
+            self._leaves -= dropped.size
         self._kept[sight] = made, *programs[: _ALTERNATIVES - 1]
 
     # -- make -------------------------------------------------------------------------------------
@@ -341,11 +326,10 @@ class Programs:
         labels = labels_of(kept) if self._by_name else None
         together: dict[Hashable, Arrangement] | None = {} if len(places) <= FEW else None
         made = Program(
-            structure.without_kept(),
-            structure.recurs,
+            structure.without_kept(kinds),
             nodes,
             labels,
-            kinds,
+            len(leaves),
             parts,
             tuple(texts),
             tuple(unknown),
@@ -494,13 +478,8 @@ class Programs:
 
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     """The tensors of ``out=`` in the order of the leaves; ``None`` if it is not alike at sight."""
-    root = tree_program.structure.root
-    if tree_program.tables:
+    opened = None if tree_program.tables else tree_program.structure.opened(out)
+    if opened is None:
         return None
-    if root is None:
-        return [out]
-    outs: list[Any] = []
-    theirs: list[Any] = []
-    if not root.take(out, outs, theirs, []):
-        return None
+    outs, theirs, _ = opened
     return outs if have_equal_labels(kept, theirs) else None

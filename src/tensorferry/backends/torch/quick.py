@@ -87,6 +87,10 @@ class TorchQuick(Quick[TorchBackend]):
 
     # -- many tensors ------------------------------------------------------------------------------
 
+    def signatures(self, tensors: Sequence[Any], /) -> Hashable | None:
+        found = None if self.reader is None else self.reader.signatures(tensors)
+        return super().signatures(tensors) if found is None else found
+
     def grouped(
         self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
     ) -> Mapping[Hashable, Sequence[int]] | None:
