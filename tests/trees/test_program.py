@@ -223,13 +223,12 @@ def containers_that_recur_are_missed(monkeypatch):
 
 
 def buffers_are_shared(monkeypatch):
-    real = grouped.RecipeLeaves.run
+    real = grouped._run_together
 
-    def run_together(part, steps, values):
-        found = real(part, steps, values)
-        return [found[0]] * len(values) if part.sizes is None else found
+    def run_together(recipe, steps, values):
+        return [real(recipe, steps, values)[0]] * len(values)
 
-    monkeypatch.setattr(grouped.RecipeLeaves, "run", run_together)
+    monkeypatch.setattr(grouped, "_run_together", run_together)
 
 
 @pytest.mark.quick

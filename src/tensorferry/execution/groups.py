@@ -345,16 +345,19 @@ def _key(
             return None
         some = leaves if part.places is None else [leaves[place] for place in part.places]
         owner = registry.BY_TYPE.get(part.kind)
-        if owner is not None and read == owner.quick.signature:
-            key.append(owner.quick.signatures(some))
-        else:
+        alike = owner is not None and read == owner.quick.signature
+        together = owner.quick.signatures(some) if owner is not None and alike else None
+        if together is None:
             key += map(read, some)
+        else:
+            key.append(together)
         if outs is not None:
             into = outs if part.places is None else [outs[place] for place in part.places]
-            if len({*map(type, into)}) == 1:
-                key.append(conversion.quick.signatures(into))
-            else:
+            together = conversion.quick.signatures(into)
+            if together is None:
                 key += map(conversion.quick.signature, into)
+            else:
+                key.append(together)
             lengths = registry.BY_TYPE[part.kind].quick.lengths
             if None in key or [*map(lengths, some)] != [*map(_SHAPE, into)]:
                 return None

@@ -145,6 +145,8 @@ def _mirror(x: dict[Any, Any], result: dict[Any, Any]) -> None:
 def _open_data(x: UserDict[Any, Any] | UserList[Any]) -> Node:
     """Open an object that keeps its values in a container, its attribute ``data``."""
     data: Any = x.data
+    if type(data) is dict:
+        return _open_plain_data(x, data.copy())
     opener: Any = opener_of(type(data))
     inside: Node = opener(data)
 
@@ -156,6 +158,18 @@ def _open_data(x: UserDict[Any, Any] | UserList[Any]) -> Node:
     return inside._replace(
         rebuild=rebuild, static=dict(inside.static) | other_attributes(x, ("data",))
     )
+
+
+def _open_plain_data(x: Any, data: dict[Any, Any]) -> Node:
+    """Open an object whose attribute ``data`` is a plain dict, of which this is a copy."""
+
+    def rebuild(values: Sequence[Any]) -> Any:
+        result = shallow_copy(x)
+        result.data = dict(zip(data, values, strict=True))
+        return result
+
+    static = other_attributes(x, ("data",))
+    return Node(Entries([*data], item), [*data.values()], rebuild, static)
 
 
 def _open_mapping(x: Mapping[Any, Any]) -> Node:
@@ -278,15 +292,14 @@ def shallow_copy(x: Any) -> Any:
         UnsupportedTypeError: It can be made neither in this way nor by `copy.copy`.
     """
     kind = type(x)
-    base = next((base for base in (dict, list, deque, object) if isinstance(x, base)), object)
+    members = _attributes_of(kind)
     try:
-        result: Any = base.__new__(kind)
+        result: Any = members.base.__new__(kind)
     except TypeError:
         return _copied(x)
     attributes = getattr(x, "__dict__", None)
     if attributes and attributes is not x:
         result.__dict__.update(attributes)
-    members = _attributes_of(kind)
     for name in members.cached:
         getattr(result, "__dict__", {}).pop(name, None)  # a cached result of the old values
     for slot in members.every_slot:
@@ -356,12 +369,14 @@ class _Attributes(NamedTuple):
         slots: What gives the attributes that are not in it, by name.
         every_slot: The same, and those of classes in C.
         cached: The names of cached properties.
+        base: The class in C that makes them: of containers, or an `object`.
     """
 
     held: GetSetDescriptorType | None
     slots: list[tuple[str, MemberDescriptorType]]
     every_slot: list[MemberDescriptorType]
     cached: list[str]
+    base: Any
 
 
 _known: WeakKeyDictionary[type, _Attributes] = WeakKeyDictionary()
@@ -484,6 +499,7 @@ def _attributes_of(kind: type) -> _Attributes:
         ],
         [slot for *_, slot in slots],
         [name for _, name, each in members if isinstance(each, cached_property)],
+        next(base for base in (dict, list, deque, object) if issubclass(kind, base)),
     )
     return found
 

@@ -92,12 +92,7 @@ class RecipeLeaves(NamedTuple):
         recipe = self.recipe
         if self.sizes is not None:
             return [run.execute(recipe.program[steps], value) for value in values]
-        if len(values) <= AT_ONCE:
-            return run.execute(recipe.bulk[steps], values)  # type: ignore[no-any-return]
-        found: list[Any] = []
-        for start in range(0, len(values), AT_ONCE):
-            found += run.execute(recipe.bulk[steps], values[start : start + AT_ONCE])
-        return found
+        return _run_together(recipe, steps, values)
 
     def nbytes(self, step: int) -> list[int]:
         """How many bytes of each leaf a step transfers.
@@ -110,6 +105,16 @@ class RecipeLeaves(NamedTuple):
             sizes = list(map(prod, map(lengths, self.leaves)))
         whole, count = self.recipe.steps[step].bytes, max(self.recipe.plan.source.size, 1)
         return [whole * size // count for size in sizes]
+
+
+def _run_together(recipe: Recipe, steps: slice, values: list[Any]) -> list[Any]:
+    """The results of some steps, for tensors that take the same."""
+    if len(values) <= AT_ONCE:
+        return run.execute(recipe.bulk[steps], values)  # type: ignore[no-any-return]
+    found: list[Any] = []
+    for start in range(0, len(values), AT_ONCE):
+        found += run.execute(recipe.bulk[steps], values[start : start + AT_ONCE])
+    return found
 
 
 def part_of(group: LeafGroup, leaves: Sequence[Any]) -> RecipeLeaves:
@@ -187,12 +192,14 @@ def convert_groups(
         recipe, places, _, prepared = group
         if number in crossed:
             _put(results, places, crossed[number])
-        elif len(places) == 1 and not prepared:
+        elif prepared:
+            part = part_of(group, leaves)
+            _put(results, places, part.run(slice(end), part.leaves))
+        elif len(places) == 1:
             (place,) = places
             results[place] = run.execute(recipe.program[:end], leaves[place])
         else:
-            part = part_of(group, leaves)
-            _put(results, places, part.run(slice(end), part.leaves))
+            _put(results, places, _run_together(recipe, slice(end), some_of(leaves, places)))
     if bindings is not None:
         for place, first in bindings.same.items():
             results[place] = results[first]

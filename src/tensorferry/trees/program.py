@@ -71,6 +71,7 @@ class Program(NamedTuple):
         nodes: The numbers of those that may have attributes beside their values.
         labels: What `labels_of` gives for them, if names matter; otherwise ``None``.
         size: The number of leaves.
+        places: The positions of the leaves that are converted; ``None`` for all.
         parts: The leaves that are converted, by type and request.
         texts: The positions of tensors of text, and for each type what says that it is one.
         unknown: The positions of objects that may hold a tensor, and must be searched.
@@ -79,18 +80,21 @@ class Program(NamedTuple):
         together: What `Groups.of` remembers of its leaves, if they are few.
         tables: The tables whose columns are read as arrays: the first leaf of each, and its number
             among the containers.
+        has_checks: Whether there is something to check besides the structure: `nodes` or others.
     """
 
     structure: Structure
     nodes: tuple[int, ...]
     labels: list[Any] | None
     size: int
+    places: list[int] | None
     parts: tuple[LeafPart, ...]
     texts: tuple[tuple[int, Callable[[Any], bool]], ...]
     unknown: tuple[int, ...]
     loose: tuple[int, ...]
     together: dict[Hashable, Arrangement] | None
     tables: tuple[tuple[int, int], ...]
+    has_checks: bool
 
     def take(self, tree: Any, rule: LeafRule) -> tuple[list[Any], list[Any]] | None:
         """The leaves of a tree, and what its containers are made again from.
@@ -103,6 +107,8 @@ class Program(NamedTuple):
         taken = self.structure.taken(tree)
         if taken is None:
             return None
+        if not self.has_checks:
+            return taken
         leaves, kept = taken
         if self.labels is not None and labels_of(kept) != self.labels:
             return None
@@ -123,10 +129,7 @@ class Program(NamedTuple):
 
     def are_different(self, leaves: list[Any]) -> bool:
         """Whether no object occurs twice among the leaves that are converted."""
-        for part in self.parts:
-            if not are_different(leaves, part.places):
-                return False
-        return True
+        return are_different(leaves, self.places)
 
     def original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
         """The column of a table that an array is over; or `x` itself."""
@@ -330,12 +333,14 @@ class Programs:
             nodes,
             labels,
             len(leaves),
+            None if len(places) == len(leaves) else places,
             parts,
             tuple(texts),
             tuple(unknown),
             tuple(loose),
             together,
             tuple(tables),
+            labels is not None or bool(nodes or texts or unknown or loose),
         )
         return made, leaves, kept
 

@@ -609,6 +609,9 @@ def have_equal_labels(kept: Sequence[Any], others: Sequence[Any]) -> bool:
 def _have_equal_labels(kept: Any, other: Any) -> bool:
     if type(kept) is type(other) is dict and {*map(type, kept), *map(type, other)} <= {str}:
         return [*kept] == [*other]
+    if isinstance(kept, Node) and isinstance(other, Node):
+        mine, theirs = kept.entries, other.entries
+        return mine == theirs or [*mine] == [*theirs]
     return _labels(kept) == _labels(other)
 
 

@@ -80,16 +80,13 @@ class TorchQuick(Quick[TorchBackend]):
         if self.reader is not None:
             signature, environment = self.reader.signature, self.reader.environment
             self.to_array, self.are_alike = self.reader.array, self.reader.alike
+            self.signatures = self.reader.signatures  # type: ignore[method-assign]
         # In place of methods, whose calls would take longer.
         self.signature = signature  # type: ignore[method-assign]
         self.environment = environment  # type: ignore[method-assign]
         self.likeness = likeness_in_python(backend)  # type: ignore[method-assign]
 
     # -- many tensors ------------------------------------------------------------------------------
-
-    def signatures(self, tensors: Sequence[Any], /) -> Hashable | None:
-        found = None if self.reader is None else self.reader.signatures(tensors)
-        return super().signatures(tensors) if found is None else found
 
     def grouped(
         self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
