@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AT_ONCE",
     "FEW",
+    "FEW_WRITTEN",
     "Arrangement",
     "Groups",
     "LeafGroup",
@@ -47,6 +48,8 @@ _SORTED_BY_HAND = 40
 """Up to so many tensors, their extents are read as Python numbers."""
 FEW = 32
 """Up to so many tensors, their steps are found by the signatures of all of them together."""
+FEW_WRITTEN = 512
+"""The same, where there is an `out` for each: pairs take longer to tell apart."""
 _MOST_TOGETHER = 64
 """For how many signatures of all tensors together their steps are remembered."""
 
@@ -161,6 +164,8 @@ class Groups:
         Raises:
             ConversionError: A tensor cannot be converted.
         """
+        if outs is None and len(leaves) > FEW and _count(leaves, parts) > FEW:
+            together = None
         key = None if together is None else _key(leaves, parts, outs)
         found = None if key is None or together is None else together.get(key)
         if found is not None:
@@ -318,6 +323,11 @@ class Groups:
             number = self._steps[steps] = next(self._numbers)
         is_apart = out is None and owner.quick.owns_memory(signature)
         return _Known(recipe, conversion, number, is_compact, is_apart)
+
+
+def _count(leaves: Sequence[Any], parts: Sequence[LeafPart]) -> int:
+    """How many tensors there are."""
+    return sum([len(leaves if part.places is None else part.places) for part in parts])
 
 
 _SHAPE = attrgetter("shape")
