@@ -216,7 +216,7 @@ sanitize: $(VENV)/.test ## the tests of what is in C, the long ones too, under A
 	mkdir .sanitize
 	cp -r src/tensorferry .sanitize/
 	find .sanitize -name '*.so' -delete
-	set -e; for source in host/_casts host/_joins sequences/_fill backends/torch/_tensors; do \
+	set -e; for source in host/_casts host/_joins sequences/_fill backends/torch/_tensors trees/_walks; do \
 		$(CC) -shared -fPIC -g -O1 -std=c11 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-omit-frame-pointer \
 			-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
 			-I"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["include"])')" \
@@ -224,7 +224,7 @@ sanitize: $(VENV)/.test ## the tests of what is in C, the long ones too, under A
 	done
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -m "" --benchmark-disable -o pythonpath=".sanitize ." \
-		tests/sequences/test_extension.py tests/batches/test_numbers.py tests/backends/test_torch_reading.py tests/property/test_rounding.py tests/host/test_joins.py -k 'not memory_does_not_grow and not nothing_is_kept' $(PYTEST_ARGS)
+		tests/sequences/test_extension.py tests/batches/test_numbers.py tests/backends/test_torch_reading.py tests/property/test_rounding.py tests/host/test_joins.py tests/trees/test_walks.py -k 'not memory_does_not_grow and not nothing_is_kept' $(PYTEST_ARGS)
 
 bench: $(VENV)/.test ## one table: case, ours, theirs, ratio, target
 	$(BIN)/python -m benchmarks

@@ -17,6 +17,7 @@ SOURCES = (
     "src/tensorferry/host/_joins.c",
     "src/tensorferry/sequences/_fill.c",
     "src/tensorferry/backends/torch/_tensors.c",
+    "src/tensorferry/trees/_walks.c",
 )
 
 

@@ -48,7 +48,13 @@ def installed():
     assert f"{NAME}/py.typed" in files
     assert any(path.endswith("licenses/LICENSE") for path in files)
     # What was built is used, and in a wheel of Python alone there is nothing built.
-    for name in ("host/_casts.", "host/_joins.", "sequences/_fill.", "backends/torch/_tensors."):
+    for name in (
+        "host/_casts.",
+        "host/_joins.",
+        "sequences/_fill.",
+        "backends/torch/_tensors.",
+        "trees/_walks.",
+    ):
         assert any(path.startswith(f"{NAME}/{name}") for path in files) == HAS_EXTENSION, files
     assert not any(path.endswith((".c", ".h")) for path in files)
     tops = {path.partition("/")[0] for path in files if not path.startswith("..")}

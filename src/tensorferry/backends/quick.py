@@ -105,6 +105,13 @@ class Quick(Generic[Owner]):
 
     # -- many tensors ------------------------------------------------------------------------------
 
+    def signatures(self, tensors: Sequence[Any], /) -> Hashable | None:
+        """What is equal only for as many tensors with equal signatures, one after the other.
+
+        It is found faster than these; ``None`` if it is not known.
+        """
+        return None
+
     def grouped(
         self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
     ) -> Mapping[Hashable, Sequence[int]] | None:

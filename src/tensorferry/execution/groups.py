@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AT_ONCE",
     "FEW",
+    "FEW_WRITTEN",
     "Arrangement",
     "Groups",
     "LeafGroup",
@@ -47,6 +48,8 @@ _SORTED_BY_HAND = 40
 """Up to so many tensors, their extents are read as Python numbers."""
 FEW = 32
 """Up to so many tensors, their steps are found by the signatures of all of them together."""
+FEW_WRITTEN = 512
+"""The same, where there is an `out` for each: pairs take longer to tell apart."""
 _MOST_TOGETHER = 64
 """For how many signatures of all tensors together their steps are remembered."""
 
@@ -64,7 +67,7 @@ class LeafPart(NamedTuple):
     """
 
     kind: type
-    indices: Indices | None
+    indices: list[int] | None
     conversion: Conversion
     decide: Callable[[TensorInfo], Conversion] | None = None
     among: Hashable = None
@@ -161,6 +164,8 @@ class Groups:
         Raises:
             ConversionError: A tensor cannot be converted.
         """
+        if outs is None and len(leaves) > FEW and _count(leaves, parts) > FEW:
+            together = None
         key = None if together is None else _key(leaves, parts, outs)
         found = None if key is None or together is None else together.get(key)
         if found is not None:
@@ -321,6 +326,11 @@ class Groups:
         return _Known(recipe, conversion, number, is_compact, is_apart)
 
 
+def _count(leaves: Sequence[Any], parts: Sequence[LeafPart]) -> int:
+    """How many tensors there are."""
+    return sum([len(leaves if part.indices is None else part.indices) for part in parts])
+
+
 _SHAPE = attrgetter("shape")
 
 
@@ -345,10 +355,20 @@ def _key(
         if read is None:
             return None
         some = leaves if part.indices is None else [leaves[index] for index in part.indices]
-        key += map(read, some)
+        owner = registry.BY_TYPE.get(part.kind)
+        alike = owner is not None and read == owner.quick.signature
+        together = owner.quick.signatures(some) if owner is not None and alike else None
+        if together is None:
+            key += map(read, some)
+        else:
+            key.append(together)
         if outs is not None:
             into = outs if part.indices is None else [outs[index] for index in part.indices]
-            key += map(conversion.quick.signature, into)
+            together = conversion.quick.signatures(into)
+            if together is None:
+                key += map(conversion.quick.signature, into)
+            else:
+                key.append(together)
             lengths = registry.BY_TYPE[part.kind].quick.lengths
             if None in key or [*map(lengths, some)] != [*map(_SHAPE, into)]:
                 return None

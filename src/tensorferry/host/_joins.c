@@ -223,10 +223,95 @@ static PyObject *facts(PyObject *Py_UNUSED(module), PyObject *const *arguments, 
     return Py_BuildValue("(NN)", firsts, found);
 }
 
+/* A run of bytes in memory, and the byte after its last. */
+typedef struct {
+    uint64_t start, end;
+} Run;
+
+/* Sort runs by their starts, with as much memory besides. Gives where the sorted ones are. */
+static Run *sorted(Run *runs, Run *others, Py_ssize_t count)
+{
+    for (Py_ssize_t width = 1; width < count; width *= 2) {
+        Run *before = runs;
+        for (Py_ssize_t low = 0; low < count; low += 2 * width) {
+            Py_ssize_t left = low, middle = low + width < count ? low + width : count, right = middle, to = low;
+            Py_ssize_t high = middle + width < count ? middle + width : count;
+            while (left < middle || right < high) {
+                const int takes_left = right == high || (left < middle && runs[left].start <= runs[right].start);
+                others[to++] = takes_left ? runs[left++] : runs[right++];
+            }
+        }
+        runs = others;
+        others = before;
+    }
+    return runs;
+}
+
+/* The numbers of a buffer, or of a list of integers, which are put into every second place: 0 and an exception if there
+   are others. */
+static int read_numbers(PyObject *numbers, uint64_t *to, Py_ssize_t count)
+{
+    Py_buffer buffer;
+    int done;
+    if (PyList_Check(numbers)) {
+        for (Py_ssize_t index = 0; index < count; index++) {
+            PyObject *number = index < PyList_Size(numbers) ? PyList_GetItem(numbers, index) : NULL;
+            to[2 * index] = number == NULL ? (uint64_t)-1 : PyLong_AsUnsignedLongLong(number);
+            if (to[2 * index] == (uint64_t)-1) {
+                if (!PyErr_Occurred())
+                    PyErr_SetString(PyExc_ValueError, "there are other starts than ends");
+                return 0;
+            }
+        }
+        return 1;
+    }
+    if (PyObject_GetBuffer(numbers, &buffer, PyBUF_SIMPLE) < 0)
+        return 0;
+    done = buffer.len == count * (Py_ssize_t)sizeof *to;
+    for (Py_ssize_t index = 0; done && index < count; index++)
+        memcpy(&to[2 * index], (const uint64_t *)buffer.buf + index, sizeof *to);
+    PyBuffer_Release(&buffer);
+    if (!done)
+        PyErr_SetString(PyExc_ValueError, "there are other starts than ends");
+    return done;
+}
+
+PyDoc_STRVAR(apart_doc,
+             "are_apart(starts, ends, /)\n--\n\n"
+             "Whether no two runs of bytes have one in common, where a run without bytes counts as one of a byte. Their first\n"
+             "bytes, and those after the last ones, are lists of integers, or buffers of uint64.");
+
+static PyObject *are_apart(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    Py_ssize_t count = given == 2 ? PyObject_Size(arguments[0]) : -1;
+    int apart = 1, in_order = 1;
+    Run *runs, *found;
+    if (count < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "are_apart takes starts and ends");
+        return NULL;
+    }
+    runs = PyMem_Malloc((2 * (size_t)count + 1) * sizeof *runs);
+    if (runs == NULL)
+        return PyErr_NoMemory();
+    if (!read_numbers(arguments[0], &runs->start, count) || !read_numbers(arguments[1], &runs->end, count)) {
+        PyMem_Free(runs);
+        return NULL;
+    }
+    for (Py_ssize_t index = 1; in_order && index < count; index++)
+        in_order = runs[index - 1].start <= runs[index].start;
+    found = in_order ? runs : sorted(runs, runs + count, count);
+    for (Py_ssize_t index = 1; apart && index < count; index++)
+        apart = found[index - 1].end <= found[index].start && found[index - 1].start < found[index].start;
+    PyMem_Free(runs);
+    return PyBool_FromLong(apart);
+}
+
 static PyMethodDef methods[] = {
     {"seen", (PyCFunction)seen, METH_O, seen_doc},
     {"are_alike", (PyCFunction)(void (*)(void))are_alike, METH_FASTCALL, alike_doc},
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
+    {"are_apart", (PyCFunction)(void (*)(void))are_apart, METH_FASTCALL, apart_doc},
     {"facts", (PyCFunction)(void (*)(void))facts, METH_FASTCALL, facts_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -130,7 +130,11 @@ def sharing(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> list[
     >>> sharing([0, 8], [8, 9]), sharing([0, 8, 4], [8, 9, 5]), sharing([0, 4], [4, 4])
     ([], [0, 2], [])
     """
-    if len(starts) < _FEW:
+    extension = _joins()
+    if extension is not None:
+        if extension.are_apart(starts, ends):
+            return []
+    elif len(starts) < _FEW:
         runs = sorted(zip(starts, ends, strict=True))
         if all(run[1] <= then[0] > run[0] for run, then in pairwise(runs)):
             return []

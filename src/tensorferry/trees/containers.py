@@ -145,6 +145,8 @@ def _mirror(x: dict[Any, Any], result: dict[Any, Any]) -> None:
 def _open_data(x: UserDict[Any, Any] | UserList[Any]) -> Node:
     """Open an object that keeps its values in a container, its attribute ``data``."""
     data: Any = x.data
+    if type(data) is dict:
+        return _open_plain_data(x, data.copy())
     opener: Any = opener_of(type(data))
     inside: Node = opener(data)
 
@@ -156,6 +158,18 @@ def _open_data(x: UserDict[Any, Any] | UserList[Any]) -> Node:
     return inside._replace(
         rebuild=rebuild, static=dict(inside.static) | other_attributes(x, ("data",))
     )
+
+
+def _open_plain_data(x: Any, data: dict[Any, Any]) -> Node:
+    """Open an object whose attribute ``data`` is a plain dict, of which this is a copy."""
+
+    def rebuild(values: Sequence[Any]) -> Any:
+        result = shallow_copy(x)
+        result.data = dict(zip(data, values, strict=True))
+        return result
+
+    static = other_attributes(x, ("data",))
+    return Node(Entries([*data], item), [*data.values()], rebuild, static)
 
 
 def _open_mapping(x: Mapping[Any, Any]) -> Node:
@@ -278,15 +292,14 @@ def shallow_copy(x: Any) -> Any:
         UnsupportedTypeError: It can be made neither in this way nor by `copy.copy`.
     """
     kind = type(x)
-    base = next((base for base in (dict, list, deque, object) if isinstance(x, base)), object)
+    members = _attributes_of(kind)
     try:
-        result: Any = base.__new__(kind)
+        result: Any = members.base.__new__(kind)
     except TypeError:
         return _copied(x)
     attributes = getattr(x, "__dict__", None)
     if attributes and attributes is not x:
         result.__dict__.update(attributes)
-    members = _attributes_of(kind)
     for name in members.cached:
         getattr(result, "__dict__", {}).pop(name, None)  # a cached result of the old values
     for slot in members.every_slot:
@@ -356,12 +369,14 @@ class _Attributes(NamedTuple):
         slots: What gives the attributes that are not in it, by name.
         every_slot: The same, and those of classes in C.
         cached: The names of cached properties.
+        base: The class in C that makes them: of containers, or an `object`.
     """
 
     held: GetSetDescriptorType | None
     slots: list[tuple[str, MemberDescriptorType]]
     every_slot: list[MemberDescriptorType]
     cached: list[str]
+    base: Any
 
 
 _known: WeakKeyDictionary[type, _Attributes] = WeakKeyDictionary()
@@ -484,6 +499,7 @@ def _attributes_of(kind: type) -> _Attributes:
         ],
         [slot for *_, slot in slots],
         [name for _, name, each in members if isinstance(each, cached_property)],
+        next(base for base in (dict, list, deque, object) if issubclass(kind, base)),
     )
     return found
 
@@ -581,6 +597,10 @@ def _imported_with(verb: str) -> list[Backend]:
 # -- how objects of a type are opened, and made again ----------------------------------------------
 
 
+_BY_FUNCTIONS, _AS_DICT, _AS_LIST, _AS_TUPLE, _AS_NAMED = range(5)
+"""Ways of `Opening`, as ``_walks.c`` numbers them."""
+
+
 class Opening(NamedTuple):
     """How objects of a type are opened, and made again.
 
@@ -589,11 +609,13 @@ class Opening(NamedTuple):
             one is not opened so.
         make: Makes an object from what `open` gave, and other values.
         entries: The part of the path for each value, from what `open` gave, and how many there are.
+        way: What `open` and `make` do, for the extension, which does it without them.
     """
 
     open: Callable[[Any], Opened | None]
     make: Callable[[Any, Iterable[Any]], Any]
     entries: Callable[[Any, int], Sequence[str]]
+    way: int = _BY_FUNCTIONS
 
 
 def openings_of(kind: type) -> tuple[Opening, ...]:
@@ -684,14 +706,14 @@ def _entries_of_list(_: object, count: int) -> Sequence[str]:
 
 
 BUILT_IN: dict[type, tuple[Opening, ...]] = {
-    dict: (Opening(_open_copy, _make_dict, _entries_of_dict),),
+    dict: (Opening(_open_copy, _make_dict, _entries_of_dict, _AS_DICT),),
     OrderedDict: (
         Opening(_open_ordered, _make_ordered, _entries_of_dict),
         _opening_by(_open_dict),
     ),
     defaultdict: (Opening(_open_copy, _make_default, _entries_of_dict),),
-    list: (Opening(_open_itself, lambda _, values: list(values), _entries_of_list),),
-    tuple: (Opening(_open_itself, lambda _, values: tuple(values), _entries_of_list),),
+    list: (Opening(_open_itself, lambda _, values: list(values), _entries_of_list, _AS_LIST),),
+    tuple: (Opening(_open_itself, lambda _, values: tuple(values), _entries_of_list, _AS_TUPLE),),
     deque: (Opening(_open_bounded, lambda most, values: deque(values, most), _entries_of_list),),
 }
 
@@ -699,12 +721,14 @@ BUILT_IN: dict[type, tuple[Opening, ...]] = {
 def _openings_of_tuple(kind: type) -> tuple[Opening, ...]:
     """How a named tuple is opened, or a result type in C; nothing for other classes of tuples."""
     names: Any = getattr(kind, "_fields", None)
+    is_read_in_order = getattr(kind, "__iter__", None) is tuple.__iter__
     if isinstance(names, tuple) and hasattr(kind, "_make") and hasattr(kind, "_asdict"):
         return (
             Opening(
                 _open_itself,
                 lambda _, values: kind(*values),
                 lambda _, count: Entries(names[:count], attribute),
+                _AS_NAMED if is_read_in_order else _BY_FUNCTIONS,
             ),
         )
     if tuple in kind.__bases__ and hasattr(kind, "n_sequence_fields"):

@@ -18,6 +18,7 @@ from ..execution.groups import AT_ONCE, some_of
 from ..execution.recipes import conversion_of
 from ..host import packing
 from .shared_memory import converted_together
+from .structure import applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -91,12 +92,7 @@ class RecipeLeaves(NamedTuple):
         recipe = self.recipe
         if self.sizes is not None:
             return [run.execute(recipe.program[steps], value) for value in values]
-        if len(values) <= AT_ONCE:
-            return run.execute(recipe.bulk[steps], values)  # type: ignore[no-any-return]
-        found: list[Any] = []
-        for start in range(0, len(values), AT_ONCE):
-            found += run.execute(recipe.bulk[steps], values[start : start + AT_ONCE])
-        return found
+        return _run_together(recipe, steps, values)
 
     def nbytes(self, step: int) -> list[int]:
         """How many bytes of each leaf a step transfers.
@@ -109,6 +105,16 @@ class RecipeLeaves(NamedTuple):
             sizes = list(map(prod, map(lengths, self.leaves)))
         whole, count = self.recipe.steps[step].bytes, max(self.recipe.plan.source.size, 1)
         return [whole * size // count for size in sizes]
+
+
+def _run_together(recipe: Recipe, steps: slice, values: list[Any]) -> list[Any]:
+    """The results of some steps, for tensors that take the same."""
+    if len(values) <= AT_ONCE:
+        return run.execute(recipe.bulk[steps], values)  # type: ignore[no-any-return]
+    found: list[Any] = []
+    for start in range(0, len(values), AT_ONCE):
+        found += run.execute(recipe.bulk[steps], values[start : start + AT_ONCE])
+    return found
 
 
 def part_of(group: LeafGroup, leaves: Sequence[Any]) -> RecipeLeaves:
@@ -135,22 +141,13 @@ def convert_by_fast_paths(
     paths, results = fast_paths.PATHS.get(target, {}), leaves
     try:
         for part in parts:
-            path, indices = paths[part.kind], part.indices
+            path = paths[part.kind]
             if part.owner is not None or (len(leaves) > 1 and fast_paths.copies(part.kind, target)):
                 return None
-            some = leaves if indices is None else [leaves[index] for index in indices]
-            rest = iter(some)
-            first = path(next(rest))
-            if first is None:
+            found = applied(path, results, part.indices)
+            if found is None:
                 return None  # on a device, say, none is accepted
-            found = [first, *map(path, rest)]
-            if type(None) in set(map(type, found)):
-                return None
-            if indices is None:
-                return found
-            if results is leaves:
-                results = [*leaves]
-            _put(results, indices, found)
+            results = found
     except fast_paths.NOT_ACCEPTED:
         return None
     return results
@@ -195,12 +192,14 @@ def convert_groups(
         recipe, indices, _, prepared = group
         if number in crossed:
             _put(results, indices, crossed[number])
-        elif len(indices) == 1 and not prepared:
+        elif prepared:
+            part = part_of(group, leaves)
+            _put(results, indices, part.run(slice(end), part.leaves))
+        elif len(indices) == 1:
             (index,) = indices
             results[index] = run.execute(recipe.program[:end], leaves[index])
         else:
-            part = part_of(group, leaves)
-            _put(results, indices, part.run(slice(end), part.leaves))
+            _put(results, indices, _run_together(recipe, slice(end), some_of(leaves, indices)))
     if bindings is not None:
         for index, first in bindings.same.items():
             results[index] = results[first]

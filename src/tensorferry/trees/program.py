@@ -22,13 +22,13 @@ from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError
-from ..execution.groups import FEW, Groups, LeafPart, sharing_memory, some_of
+from ..execution.groups import FEW_WRITTEN, Groups, LeafPart, sharing_memory, some_of
 from .containers import is_opened, may_hold
 from .failures import refuse_unknown_name
 from .grouped import convert_by_fast_paths, convert_groups, written
 from .leaves import UNKNOWN
 from .shared_memory import bindings_of
-from .structure import have_equal_labels, labels_of, recurring
+from .structure import are_different, have_equal_labels, labels_of
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
@@ -67,11 +67,11 @@ class Program(NamedTuple):
     """How trees of one structure are converted.
 
     Args:
-        structure: The structure, without what is in one tree only.
-        recurs: For each container, the number of its first occurrence; ``None`` if none recurs.
+        structure: The structure, with the types of the leaves, without what is in one tree only.
         nodes: The numbers of those that may have attributes beside their values.
         labels: What `labels_of` gives for them, if names matter; otherwise ``None``.
-        kinds: The type of each leaf.
+        size: The number of leaves.
+        indices: The positions of the leaves that are converted; ``None`` for all.
         parts: The leaves that are converted, by type and request.
         texts: The positions of tensors of text, and for each type what says that it is one.
         unknown: The positions of objects that may hold a tensor, and must be searched.
@@ -80,19 +80,21 @@ class Program(NamedTuple):
         together: What `Groups.of` remembers of its leaves, if they are few.
         tables: The tables whose columns are read as arrays: the first leaf of each, and its number
             among the containers.
+        has_checks: Whether there is something to check besides the structure: `nodes` or others.
     """
 
     structure: Structure
-    recurs: list[int] | None
     nodes: tuple[int, ...]
     labels: list[Any] | None
-    kinds: list[type]
+    size: int
+    indices: list[int] | None
     parts: tuple[LeafPart, ...]
     texts: tuple[tuple[int, Callable[[Any], bool]], ...]
     unknown: tuple[int, ...]
     loose: tuple[int, ...]
     together: dict[Hashable, Arrangement] | None
     tables: tuple[tuple[int, int], ...]
+    has_checks: bool
 
     def take(self, tree: Any, rule: LeafRule) -> tuple[list[Any], list[Any]] | None:
         """The leaves of a tree, and what its containers are made again from.
@@ -102,19 +104,12 @@ class Program(NamedTuple):
         Raises:
             UnsupportedTypeError: An object holds a tensor, which would not be converted.
         """
-        leaves: list[Any] = []
-        kept: list[Any] = []
-        root = self.structure.root
-        if root is None:
-            leaves.append(tree)
-        else:
-            met: list[int] = []
-            if not root.take(tree, leaves, kept, met):
-                return None
-            if root.inner and recurring(met) != self.recurs:
-                return None
-        if [*map(type, leaves)] != self.kinds:
+        taken = self.structure.taken(tree)
+        if taken is None:
             return None
+        if not self.has_checks:
+            return taken
+        leaves, kept = taken
         if self.labels is not None and labels_of(kept) != self.labels:
             return None
         for index, is_text in self.texts:
@@ -130,18 +125,11 @@ class Program(NamedTuple):
             static = kept[number].static
             if static and rule.refuses and not rule.is_free(static):
                 return None
-        return leaves, kept
+        return taken
 
     def are_different(self, leaves: list[Any]) -> bool:
         """Whether no object occurs twice among the leaves that are converted."""
-        for part in self.parts:
-            indices = range(len(leaves)) if part.indices is None else part.indices
-            if len(indices) < 2:
-                continue
-            some = leaves if part.indices is None else [leaves[index] for index in indices]
-            if len({*map(id, some)}) < len(some):
-                return False
-        return True
+        return are_different(leaves, self.indices)
 
     def original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
         """The column of a table that an array is over; or `x` itself."""
@@ -269,13 +257,13 @@ class Programs:
         return made
 
     def _keep(self, sight: Any, programs: Sequence[Program], made: Program) -> None:
-        self._leaves += len(made.kinds)
+        self._leaves += made.size
         if self._leaves > _MOST_LEAVES or len(self._kept) >= _MOST:
             self._kept = {}
-            self._leaves = len(made.kinds)
+            self._leaves = made.size
             programs = ()
         for dropped in programs[_ALTERNATIVES - 1 :]:
-            self._leaves -= len(dropped.kinds)
+            self._leaves -= dropped.size
         self._kept[sight] = made, *programs[: _ALTERNATIVES - 1]
 
     # -- make -------------------------------------------------------------------------------------
@@ -339,19 +327,20 @@ class Programs:
         kept = [*structure.kept]
         nodes = tuple([at for at, each in enumerate(kept) if isinstance(each, Node)])
         labels = labels_of(kept) if self._by_name else None
-        together: dict[Hashable, Arrangement] | None = {} if len(indices) <= FEW else None
+        together: dict[Hashable, Arrangement] | None = {} if len(indices) <= FEW_WRITTEN else None
         made = Program(
-            structure.without_kept(),
-            structure.recurs,
+            structure.without_kept(kinds),
             nodes,
             labels,
-            kinds,
+            len(leaves),
+            None if len(indices) == len(leaves) else indices,
             parts,
             tuple(texts),
             tuple(unknown),
             tuple(loose),
             together,
             tuple(tables),
+            labels is not None or bool(nodes or texts or unknown or loose),
         )
         return made, leaves, kept
 
@@ -494,13 +483,8 @@ class Programs:
 
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:
     """The tensors of ``out=`` in the order of the leaves; ``None`` if it is not alike at sight."""
-    root = tree_program.structure.root
-    if tree_program.tables:
+    opened = None if tree_program.tables else tree_program.structure.opened(out)
+    if opened is None:
         return None
-    if root is None:
-        return [out]
-    outs: list[Any] = []
-    theirs: list[Any] = []
-    if not root.take(out, outs, theirs, []):
-        return None
+    outs, theirs, _ = opened
     return outs if have_equal_labels(kept, theirs) else None

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections import Counter, OrderedDict, defaultdict
 from contextlib import suppress
-from itertools import cycle, islice
+from functools import cache
+from itertools import chain, cycle, islice
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Container",
     "Structure",
+    "applied",
     "are_alike",
+    "are_different",
     "at_path",
     "equal",
     "have_equal_labels",
@@ -50,13 +53,13 @@ class Container:
         inner: Those values that are containers, by position.
     """
 
-    __slots__ = ("count", "entries", "inner", "kind", "make", "opened", "size")
+    __slots__ = ("count", "entries", "inner", "kind", "make", "opened", "size", "way")
 
     def __init__(
         self, kind: type, opening: Opening, size: int, inner: tuple[tuple[int, Container], ...]
     ) -> None:
         self.kind = kind
-        self.opened, self.make, self.entries = opening
+        self.opened, self.make, self.entries, self.way = opening
         self.size = size
         self.inner = inner
         self.count: int = size + sum([each.count - 1 for _, each in inner]) if inner else size
@@ -153,6 +156,12 @@ class Container:
         leaves[start : start + self.size - after] = values[after:]
         return found[::-1]
 
+    def rows(self) -> list[tuple[Any, ...]]:
+        """This container and those inside it as plain data, as ``_walks.c`` takes them."""
+        places = tuple([at for at, _ in self.inner])
+        own = self.kind, self.way, self.size, places, self.opened, self.make, self
+        return [own, *chain.from_iterable([each.rows() for _, each in self.inner])]
+
     def is_like(self, other: Container) -> bool:
         """Whether another one is of the same type and size, and so are those inside it."""
         return self is other or (
@@ -189,7 +198,18 @@ class Structure:
         ids: For each, the `id` of the object that it was, if those that recur are made once.
     """
 
-    __slots__ = ("_names", "_paths", "_recurring", "kept", "recurs", "root", "size", "twins")
+    __slots__ = (
+        "_kinds",
+        "_names",
+        "_paths",
+        "_recurring",
+        "_walk",
+        "kept",
+        "recurs",
+        "root",
+        "size",
+        "twins",
+    )
 
     def __init__(
         self, root: Container | None, kept: Sequence[Any], ids: Sequence[int] = ()
@@ -200,6 +220,9 @@ class Structure:
         """The number of leaves."""
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
+        self._kinds: list[type] | None = None
+        self._walk: Any = None
+        """What takes the next such tree apart in C; ``None`` without the extension."""
         self._recurring: dict[int, tuple[Any, slice, int]] = {}
         """By number, for each container that recurs: what makes it, its leaves, and the number of
         its first occurrence."""
@@ -224,11 +247,61 @@ class Structure:
                 twin = self.twins.get(there + index, there + index)
                 self.twins.setdefault(start + index, twin)
 
-    def without_kept(self) -> Structure:
-        """The structure without what is in one tree only: see `again`."""
+    def without_kept(self, kinds: list[type]) -> Structure:
+        """The structure without what is in one tree only: see `taken` and `again`.
+
+        Args:
+            kinds: The type of each leaf.
+        """
         found = Structure(self.root, ())
         found._recurring, found.twins = self._recurring, self.twins
+        found.recurs, found._kinds = self.recurs, kinds
+        walks = _walks()
+        if walks is not None:
+            rows = () if self.root is None else tuple(self.root.rows())
+            found._walk = walks.Walk(rows, tuple(kinds), NotMadeError)
         return found
+
+    # -- the next tree ----------------------------------------------------------------------------
+
+    def taken(self, tree: Any) -> tuple[list[Any], list[Any]] | None:
+        """The leaves of a tree, and what its containers are made again from.
+
+        ``None`` if it has another structure, or leaves of other types; with other keys, it still
+        has this one.
+
+        Args:
+            tree: The tree.
+        """
+        if self._walk is not None:
+            found = self._walk.take(tree)
+            if found is None:
+                return None
+            leaves, kept, met = found
+            recurs = None if met is None else recurring(met)
+        else:
+            opened = self.opened(tree)
+            if opened is None or [*map(type, opened[0])] != self._kinds:
+                return None
+            leaves, kept, met = opened
+            recurs = recurring(met)
+        return (leaves, kept) if recurs == self.recurs else None
+
+    def opened(self, tree: Any) -> tuple[list[Any], list[Any], Any] | None:
+        """The same for a tree whose leaves may be of any types, and whose containers may recur.
+
+        The third is the ids of its containers, in which those that recur are looked for.
+        """
+        if self._walk is not None:
+            return self._walk.open(tree)  # type: ignore[no-any-return]
+        leaves: list[Any] = []
+        kept: list[Any] = []
+        met: list[int] = []
+        if self.root is None:
+            leaves.append(tree)
+        elif not self.root.take(tree, leaves, kept, met):
+            return None
+        return leaves, kept, met
 
     def containers(self) -> list[tuple[Container, int]]:
         """Each container, and the index of its first leaf. One comes before those inside it."""
@@ -387,6 +460,7 @@ class Structure:
         root, whole = self.root, kept
         if root is None:
             return leaves[0]
+        make: Callable[[Any, Any], Any] = self._make
         if self._recurring:
             made: dict[int, list[tuple[Sequence[Any], Any]]] = {}
             once = {
@@ -394,8 +468,10 @@ class Structure:
                 for number, (make, own, first) in self._recurring.items()
             }
             whole = [once.get(number, each) for number, each in enumerate(kept)]
+        elif self._walk is not None:
+            make = self._walk.make
         try:
-            return root.rebuild(iter(whole), iter(leaves))
+            return make(whole, leaves)
         except NotMadeError as failed:
             error, container = failed.why, failed.container
         except RecursionError as failed:
@@ -408,6 +484,51 @@ class Structure:
         kind = container.kind.__name__
         _note(error, f"raised when the {kind} at {path} was made again of its new values")
         raise error
+
+    def _make(self, kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
+        root: Any = self.root
+        return root.rebuild(iter(kept), iter(leaves))
+
+
+@cache
+def _walks() -> Any:
+    """The extension that takes trees of a known structure apart; ``None`` if there is none."""
+    from ..host.extensions import extension  # here, because many processes have no trees
+
+    return extension("trees._walks")
+
+
+def are_different(objects: list[Any], places: list[int] | None) -> bool:
+    """Whether no object of a list stands at two of some positions; ``None`` for all positions."""
+    walks = _walks()
+    if walks is not None:
+        return walks.are_different(objects, places)  # type: ignore[no-any-return]
+    some = objects if places is None else [objects[place] for place in places]
+    return len({*map(id, some)}) == len(some)
+
+
+def applied(
+    function: Callable[[Any], Any], objects: list[Any], places: list[int] | None
+) -> list[Any] | None:
+    """Objects, with what a function gives for those at some positions in their places.
+
+    ``None`` as soon as the function gives ``None``.
+
+    Args:
+        function: The function.
+        objects: The objects.
+        places: The positions; ``None`` for all.
+    """
+    walks = _walks()
+    if walks is not None:
+        return walks.applied(function, objects, places)  # type: ignore[no-any-return]
+    before, results = [*objects], [*objects]
+    for place in range(len(before)) if places is None else [*places]:
+        result = function(before[place])
+        if result is None:
+            return None
+        results[place] = result
+    return results
 
 
 def recurring(ids: Sequence[int]) -> list[int] | None:
@@ -488,6 +609,9 @@ def have_equal_labels(kept: Sequence[Any], others: Sequence[Any]) -> bool:
 def _have_equal_labels(kept: Any, other: Any) -> bool:
     if type(kept) is type(other) is dict and {*map(type, kept), *map(type, other)} <= {str}:
         return [*kept] == [*other]
+    if isinstance(kept, Node) and isinstance(other, Node):
+        mine, theirs = kept.entries, other.entries
+        return mine == theirs or [*mine] == [*theirs]
     return _labels(kept) == _labels(other)
 
 

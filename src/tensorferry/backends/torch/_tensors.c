@@ -385,6 +385,37 @@ static PyObject *grouped(Reader *reader, PyObject *const *arguments, Py_ssize_t 
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+PyDoc_STRVAR(signatures_doc,
+             "signatures(tensors, /)\n--\n\n"
+             "Bytes that are equal only for as many tensors with the same signatures in the same order; or None, if one is in\n"
+             "doubt.");
+
+static PyObject *signatures(Reader *reader, PyObject *list)
+{
+    PyObject *tensors, *made = NULL;
+    Py_ssize_t count;
+    Key *keys;
+    int done = is_ordinary_now(reader);
+    if (done <= 0)
+        return done < 0 ? NULL : Py_NewRef(Py_None);
+    tensors = PySequence_Tuple(list);
+    if (tensors == NULL)
+        return NULL;
+    count = PyTuple_Size(tensors);
+    keys = PyMem_Calloc((size_t)count + 1, sizeof *keys); /* they are compared as bytes */
+    if (keys == NULL) {
+        Py_DECREF(tensors);
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t index = 0; done > 0 && index < count; index++)
+        done = key_of(reader, PyTuple_GetItem(tensors, index), 63, &keys[index]);
+    Py_DECREF(tensors);
+    if (done >= 0)
+        made = done > 0 ? PyBytes_FromStringAndSize((const char *)keys, count * (Py_ssize_t)sizeof *keys) : Py_NewRef(Py_None);
+    PyMem_Free(keys);
+    return made;
+}
+
 /* Where the bytes of a tensor begin, and where they end. A tensor without gaps may have no strides. */
 static void extent_of(const Seen *seen, uint64_t *start, uint64_t *end)
 {
@@ -516,6 +547,7 @@ static PyMethodDef methods[] = {
     {"together", (PyCFunction)together, METH_O, together_doc},
     {"join", (PyCFunction)join, METH_O, join_doc},
     {"grouped", (PyCFunction)(void (*)(void))grouped, METH_FASTCALL, grouped_doc},
+    {"signatures", (PyCFunction)signatures, METH_O, signatures_doc},
     {"extents", (PyCFunction)extents, METH_O, extents_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -78,6 +78,7 @@ class TorchQuick(Quick[TorchBackend]):
         if self.reader is not None:
             signature, environment = self.reader.signature, self.reader.environment
             self.to_array, self.are_alike = self.reader.array, self.reader.alike
+            self.signatures = self.reader.signatures  # type: ignore[method-assign]
         # In place of methods, whose calls would take longer.
         self.signature = signature  # type: ignore[method-assign]
         self.environment = environment  # type: ignore[method-assign]
