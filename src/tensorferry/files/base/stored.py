@@ -16,7 +16,6 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...core.layout import compact_strides
-from ...errors import FileFormatError
 from ...host.memory import compact, make_pages, paged, processors
 from ...host.numpy_dtypes import numpy_dtype
 from .raw import mapped, read_fully
@@ -482,25 +481,6 @@ class View(_Placed):
             self.shape, numpy_dtype(self.dtype), map_of(self.path), self.offset, self.strides
         )
         return array
-
-    def decoded(self) -> Array:
-        """The whole tensor in new memory, copied out of a map of the file: that takes only its bytes."""
-        result = new_array(self.shape, self.dtype)
-        if not self.size:
-            return result
-        if result.nbytes >= PAGED:
-            make_pages(result)
-        pages = mapped(self.path)
-        try:
-            array: Array = np.ndarray(self.shape, result.dtype, pages, self.offset, self.strides)
-        except (TypeError, ValueError):
-            raise FileFormatError(
-                f"{self.path} ends at byte {len(pages)}, in the middle of a tensor."
-            ) from None
-        np.copyto(result, array)
-        if self.swapped:
-            result.byteswap(inplace=True)
-        return result
 
 
 class Decoded(Stored):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...core.dtypes import find
 from ...core.layout import compact_strides, is_compact
-from ..base.stored import Extent, Stored, View, chunks, new_array
+from ...errors import FileFormatError
+from ...host.memory import compact, make_pages
+from ...host.numpy_dtypes import numpy_dtype
+from ..base.raw import mapped
+from ..base.stored import Extent, Piece, Stored, View, chunks, new_array
 from .boxes import Box, inside, rank, whole_box
 
 if TYPE_CHECKING:
@@ -39,8 +44,59 @@ def cut(stored: Stored, box: Box) -> Stored:
     )
     dtype, shape = stored.dtype, box.shape
     if not box.size or is_compact(shape, strides, find(dtype).itemsize):
-        return Extent(dtype, shape, place.path, offset, swapped=place.swapped)
-    return View(dtype, shape, place.path, offset, strides, swapped=place.swapped)
+        return CutExtent(dtype, shape, place.path, offset, swapped=place.swapped)
+    return CutView(dtype, shape, place.path, offset, strides, swapped=place.swapped)
+
+
+_REUSED = 32 << 20
+"""Memory of less bytes than this is used again by the C library, whose pages need not be made anew."""
+
+
+def _new_part(shape: tuple[int, ...], dtype: str) -> Array:
+    """New memory for a part: there are many of one size, and others like it go when they are used."""
+    kind = numpy_dtype(dtype)
+    if prod(shape) * kind.itemsize < _REUSED:
+        return compact(shape, kind)
+    return new_array(shape, dtype)
+
+
+class CutExtent(Extent):
+    """A part that is one run of bytes in a file."""
+
+    __slots__ = ()
+
+    def begin(self) -> tuple[Array, Piece] | None:
+        """Memory for it, and what to read into it."""
+        result = _new_part(self.shape, self.dtype)
+        return result, Piece(self.path, self.offset, result.reshape(-1), self.swapped)
+
+
+class CutView(View):
+    """A part that is many runs of bytes: copied out of a map, which is faster than to read each."""
+
+    __slots__ = ()
+
+    def decoded(self) -> Array:
+        """The part in new memory. Of the file, only its own pages are used."""
+        result = _new_part(self.shape, self.dtype)
+        if result.nbytes >= _REUSED:
+            make_pages(result)
+        pages = mapped(self.path)
+        try:
+            there: Array = np.ndarray(self.shape, result.dtype, pages, self.offset, self.strides)
+        except (TypeError, ValueError):
+            raise FileFormatError(
+                f"{self.path} ends at byte {len(pages)}, in the middle of a tensor."
+            ) from None
+        copy_part(result, there)
+        if self.swapped:
+            result.byteswap(inplace=True)
+        return result
+
+
+def copy_part(result: Array, there: Array) -> None:
+    """Copy elements out of a map into new memory."""
+    np.copyto(result, there)
 
 
 class CutTensor(Stored):
@@ -106,7 +162,7 @@ class CutTensor(Stored):
 
     def decoded(self) -> Array:
         """The part in new memory."""
-        result = new_array(self.shape, self.dtype)
+        result = _new_part(self.shape, self.dtype)
         if not self.size:
             return result
         pieces = self.pieces()
