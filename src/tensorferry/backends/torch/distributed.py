@@ -17,7 +17,7 @@ from ...hints import Hint
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["boxes_here", "laid_out", "misfit_of", "over_mesh", "placement_on_mesh"]
+__all__ = ["boxes_here", "laid_out", "misfit_of", "over_mesh", "placement_on_mesh", "shards_of"]
 
 _REPLICATED = Hint(
     hints.keyword("device", hints.code("(mesh, [Replicate()] * mesh.ndim)")),
@@ -53,8 +53,16 @@ def placement_on_mesh(device: object) -> Placement | None:
         raise UnsupportedTypeError(
             f"device= has {len(given)} placements, and the mesh has {mesh.ndim} axes.", _REPLICATED
         )
-    shards = prod(mesh.size(axis) for axis, each in enumerate(given) if isinstance(each, Shard))
-    return Placement(mesh.device_type, shards, (mesh, given))
+    return Placement(mesh.device_type, _different_parts(mesh, given), (mesh, given))
+
+
+def shards_of(x: Any) -> int:
+    """How many different parts a ``DTensor`` has."""
+    return _different_parts(x.device_mesh, x.placements)
+
+
+def _different_parts(mesh: Any, placements: Sequence[Any]) -> int:
+    return prod(mesh.size(axis) for axis, each in enumerate(placements) if each.is_shard())
 
 
 def misfit_of(placement: Placement, shape: tuple[int, ...]) -> tuple[str, str | Hint] | None:

@@ -316,6 +316,7 @@ class TorchBackend(Backend):
             requires_grad=x.requires_grad,
             kind=kind_named(kind_of_type(type(x))),
             abstract=abstract,
+            shards=self._distributed.shards_of(x) if abstract == "DTensor" else 1,
         )._replace(device=HOST if x.is_cpu else str(x.device))
 
     def pointer(self, x: Any) -> int | None:
