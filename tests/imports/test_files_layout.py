@@ -10,6 +10,7 @@ from tests.support import SOURCE
 FILES = SOURCE / "tensorferry" / "files"
 ORDER = (
     "base",
+    "ranges",
     "encodings",
     "pickles",
     "formats",
