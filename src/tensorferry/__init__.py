@@ -51,10 +51,11 @@ from .errors import (
 if TYPE_CHECKING:
     from .batches.api import collate, explain_collate
     from .batches.plans import BatchPlan
-    from .files.api import convert_files, load, save
+    from .files.api import convert_files, explain_load, load, save
     from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
     from .files.conversion.convert import Report
     from .files.lazy import LazyReference, LazyTree
+    from .files.load_plan import LoadPlan
     from .functions.explain import WrapPlan, explain_wrap
     from .functions.modules import wrap_module
     from .functions.wrap import wrap
@@ -80,6 +81,7 @@ __all__ = [
     "GradientError",
     "LazyReference",
     "LazyTree",
+    "LoadPlan",
     "LossyCastError",
     "NotEnoughMemoryError",
     "OutputExistsError",
@@ -108,6 +110,7 @@ __all__ = [
     "describe_tree",
     "explain",
     "explain_collate",
+    "explain_load",
     "explain_tree",
     "explain_wrap",
     "frameworks",
@@ -136,6 +139,7 @@ _AT_FIRST_USE = {
     "FrameworkStatus": "inspection",
     "LazyReference": "files.lazy",
     "LazyTree": "files.lazy",
+    "LoadPlan": "files.load_plan",
     "Plan": "planning.plan",
     "Prefetch": "transfers.prefetch",
     "Report": "files.conversion.convert",
@@ -151,6 +155,7 @@ _AT_FIRST_USE = {
     "describe_tree": "trees.api",
     "explain": "inspection",
     "explain_collate": "batches.api",
+    "explain_load": "files.api",
     "explain_tree": "trees.api",
     "explain_wrap": "functions.explain",
     "frameworks": "inspection",

@@ -19,7 +19,7 @@ from ..errors import FrameworkNotInstalledError
 from .quick import Quick, quick_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..core.capabilities import Capabilities, DeviceFacts
     from ..core.declaration import Code, Placement, VerbCall
@@ -343,6 +343,26 @@ class Backend(ABC):
 
     def place_over(self, x: Any, placement: Placement) -> Any:
         """Lay a tensor of the framework out over devices, by the result of `placement`."""
+        raise TypeError(f"{self.name} tensors lie on one device each")
+
+    def boxes(
+        self, placement: Placement, shape: tuple[int, ...]
+    ) -> Sequence[tuple[slice, ...]] | None:
+        """What each device of this process has of a tensor with the placement; equal boxes may occur.
+
+        ``None`` for a backend that can only lay out whole tensors. The placement takes this shape:
+        `misfit` says so.
+        """
+        return None
+
+    def assembled(
+        self, placement: Placement, shape: tuple[int, ...], dtype: str, parts: Sequence[Array]
+    ) -> Any:
+        """The tensor with the placement, of an array for each box that `boxes` gives, in order.
+
+        The arrays' memory is nobody else's, except that one array may stand for equal boxes. There
+        is none if this process has no device of the placement.
+        """
         raise TypeError(f"{self.name} tensors lie on one device each")
 
     # -- devices; those that work asynchronously have streams, others have none --------------------

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from .base.contents import Contents
     from .conversion.convert import Report
     from .lazy import LazyTree
+    from .load_plan import LoadPlan
+    from .loading import Source
 
     Path = str | PathLike[str]
     Map = Table | Path | None
 
-__all__ = ["convert_files", "load", "open", "save"]
+__all__ = ["convert_files", "explain_load", "load", "open", "save"]
 
 
 def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
@@ -93,6 +95,7 @@ def load(
     pad: object = None,
     map: Map = None,
     dims: Mapping[str, int] | None = None,
+    slices: Mapping[str, Any] | None = None,
 ) -> LazyTree: ...
 @overload
 def load(
@@ -114,6 +117,7 @@ def load(
     pad: object = None,
     map: Map = None,
     dims: Mapping[str, int] | None = None,
+    slices: Mapping[str, Any] | None = None,
 ) -> Any: ...
 @by_name
 def load(
@@ -135,6 +139,7 @@ def load(
     pad: object = None,
     map: Map = None,  # noqa: A002 - the word for it
     dims: Mapping[str, int] | None = None,
+    slices: Mapping[str, Any] | None = None,
 ) -> Any:
     """Load what a file holds: dicts, lists and values as saved, with tensors of a framework.
 
@@ -166,7 +171,10 @@ def load(
         names: A pattern (``"encoder.*"``) of what to load, or several, as for `convert_files`;
             ``None`` loads everything.
         exclude: A pattern of what to leave out, or several, as for `convert_files`.
-        device: As for `to_numpy`, for each tensor.
+        device: As for `to_numpy`, for each tensor. Of a tensor that is laid out over devices (by a
+            sharding of JAX, or by ``(mesh, placements)`` of PyTorch), only what the devices of this
+            process have is read, and what several of them have only once. Or a mapping from names
+            or patterns to devices: a tensor's own name is first, then the first pattern that fits.
         copy: As for `to_numpy`, for each tensor, with ``lazy=True``. Otherwise tensors always have
             their own memory.
         dtype: As for `convert_tree`; names are those in the file. With ``"fit"``, JAX without
@@ -185,6 +193,11 @@ def load(
         map: A `WeightMap`, or the path of its file: the tensors are those that it makes. `names`,
             `exclude` and `dtype` are about these.
         dims: As for `convert_files`.
+        slices: Parts of tensors, by their names or by patterns as in `device`: integers, slices
+            with steps from 1 on, and ``...``, as ``np.s_[0:100, ..., ::2]`` gives them. All others
+            are loaded whole. Only the bytes of a part are read, if the file has the tensor as it
+            is; a tensor that must be decoded is decoded up to the part's end. With ``lazy=True``, a
+            part is a view of the map. `dtype` and `device` are for what is cut out.
 
     Returns:
         What was saved, nested as in the file; or with ``lazy=True`` a `LazyTree`.
@@ -202,7 +215,10 @@ def load(
         ValueError: `names` is empty.
         CopyRequiredError: ``copy=False`` without ``lazy=True``.
         FormatLimitError: Something cannot be loaded; a pattern in `names` or `exclude` matches
-            nothing, or a part of a list; or a name in `dtype` matches no tensor.
+            nothing, or a part of a list; or a name in `dtype`, `slices` or `device` matches no
+            tensor.
+        IndexError: An index in `slices` has too many axes, or is outside of one.
+        ShapeError: A step in `slices` is below 1; or a tensor cannot be laid out as `device` says.
         NotEnoughMemoryError: It is more than the memory that is free; nothing was read.
         UnsupportedTypeError: As for `open`; or the dtype does not exist.
         DeviceError: There is no such device.
@@ -214,6 +230,123 @@ def load(
 
     .. versionadded:: 0.1
     """
+    given: dict[str, Any] = {"names": names, "exclude": exclude, "device": device, "copy": copy}
+    given |= {"dtype": dtype, "allow": allow, "strict": strict, "dequantize": dequantize}
+    given |= {"nulls": nulls, "ragged": ragged, "pad": pad, "map": map, "dims": dims}
+    return _with_source(path, to, _lazily if lazy else _at_once, lazy=lazy, slices=slices, **given)
+
+
+def _lazily(source: Source) -> LazyTree:
+    from .lazy import lazy_tree
+
+    return lazy_tree(source)
+
+
+def _at_once(source: Source) -> Any:
+    from .loading import loaded
+
+    return loaded(source, source.tree)
+
+
+def _planned(source: Source) -> LoadPlan:
+    from .load_plan import plan_of
+
+    return plan_of(source)
+
+
+@by_name
+def explain_load(
+    path: Path,
+    /,
+    to: To = "numpy",
+    *,
+    names: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] = (),
+    device: object = None,
+    dtype: object = None,
+    allow: str | Iterable[str] = (),
+    strict: bool = True,
+    dequantize: bool = False,
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    map: Map = None,  # noqa: A002 - the word for it
+    dims: Mapping[str, int] | None = None,
+    slices: Mapping[str, Any] | None = None,
+) -> LoadPlan:
+    """Say what `load` would read of a file, and how, without reading it: headers are enough.
+
+    >>> import numpy as np, tempfile, tensorferry as ferry
+    >>> path = f"{tempfile.mkdtemp()}/model.safetensors"
+    >>> _ = ferry.save({"emb": np.zeros((1000, 64), "float32")}, path)
+    >>> plan = ferry.explain_load(path, slices={"emb": np.s_[0:100]})
+    >>> plan.bytes_needed, plan.bytes_read
+    (25600, 25600)
+    >>> plan.tensors[0].how
+    'read: 1 run'
+
+    The `load` with the same keywords executes this plan.
+
+    Args:
+        path: As for `load`, as are all others.
+        to: The framework.
+        names: What to load.
+        exclude: What to leave out.
+        device: Where to.
+        dtype: The dtypes.
+        allow: Names of classes that a pickle may contain.
+        strict: Whether it is an error if something cannot be loaded.
+        dequantize: Whether tensors in quantised blocks are decoded.
+        nulls: For columns of tables.
+        ragged: For columns of lists.
+        pad: For columns of lists.
+        map: A `WeightMap`, or the path of its file.
+        dims: Lengths for it.
+        slices: Parts of tensors.
+
+    Returns:
+        A row for each tensor, and sums; ``print`` shows them as a table.
+
+    Warns:
+        UserWarning: `dtype` is for no tensor of the file.
+
+    Raises:
+        OSError: The file cannot be read.
+        ConversionError: As for `load`, of all that is known before tensors are read.
+        TypeError: As for `load`.
+        ValueError: As for `load`.
+        IndexError: As for `load`.
+
+    .. versionadded:: 0.1
+    """
+    given: dict[str, Any] = {"names": names, "exclude": exclude, "device": device, "copy": None}
+    given |= {"dtype": dtype, "allow": allow, "strict": strict, "dequantize": dequantize}
+    given |= {"nulls": nulls, "ragged": ragged, "pad": pad, "map": map, "dims": dims}
+    return _with_source(path, to, _planned, slices=slices, **given)  # type: ignore[no-any-return]
+
+
+def _with_source(
+    path: Path,
+    to: To,
+    finish: Callable[[Source], Any],
+    *,
+    names: Any,
+    exclude: Any,
+    device: object,
+    copy: bool | None,
+    dtype: object,
+    allow: Any,
+    strict: bool,
+    dequantize: bool,
+    nulls: object,
+    ragged: object,
+    pad: object,
+    map: Map,  # noqa: A002 - the word for it
+    dims: Mapping[str, int] | None,
+    slices: Mapping[str, Any] | None,
+    lazy: bool = False,
+) -> Any:
+    """What is made of a file's tensors for a framework; the keywords are those of `load`."""
     import os
 
     from ..core.leaf_dtypes import rule_of
@@ -273,14 +406,13 @@ def load(
             from .base.objects import in_plain_values
 
             contents = in_plain_values(contents)
+        if slices is not None:
+            from .slicing import sliced
+
+            asked |= {"slices": slices}
+            contents = sliced(contents, slices)
         source = Source(contents, load, asked, rule)
-        if lazy:
-            from .lazy import lazy_tree
-
-            return lazy_tree(source)
-        from .loading import loaded
-
-        return loaded(source, source.tree)
+        return finish(source)
     except ConversionError as error:
         from .base.limits import Given, complete  # here, because only an error needs it
         from .conversion.select import names_taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections.abc import Mapping
 from contextlib import closing, contextmanager, suppress
 from copy import copy
 from functools import cached_property, reduce
@@ -21,6 +22,7 @@ from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
 from ..core.layout import size_text
 from ..core.leaf_dtypes import dtype_of_leaf, unknown_name, why_idle
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import make_request
 from ..errors import (
@@ -42,7 +44,7 @@ from .base.raw import fingerprints, mapped, mapped_private
 from .base.stored import read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
     from mmap import mmap
 
     from ..core.leaf_dtypes import Choice, DtypeRule
@@ -50,8 +52,18 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .base.contents import Blocks, Contents
     from .base.stored import Stored
+    from .sharding import Shards
 
-__all__ = ["Source", "loaded", "target_of"]
+__all__ = [
+    "AHEAD",
+    "Reading",
+    "Source",
+    "TensorChoice",
+    "loaded",
+    "readings_of",
+    "result_bytes",
+    "target_of",
+]
 
 _SHOWN = 8
 """How many names a message has with their reasons, and how many a hint has."""
@@ -69,6 +81,10 @@ def target_of(to: object, copy: bool | None, device: object) -> str:
     """
     name = canonical(to)
     target = ready(name)
+    if isinstance(device, Mapping):
+        for each in device.values():
+            target_of(to, copy, each)
+        return name
     if copy is None and device is None:
         return name
     request = make_request(target, copy, None, None, device, "detach", ())
@@ -78,6 +94,39 @@ def target_of(to: object, copy: bool | None, device: object) -> str:
         # devices that exist.
         prepare_unread(np.zeros(1, "float32"), conversion_of(target, request._replace(copy=None)))
     return name
+
+
+class TensorChoice(NamedTuple):
+    """What is asked for one tensor.
+
+    Args:
+        dtype: Its dtype.
+        device: The number of its device among those of the source.
+    """
+
+    dtype: Choice
+    device: int = 0
+
+
+class Reading(NamedTuple):
+    """What is read for one tensor.
+
+    Args:
+        names: Its name, and those that are tied to it.
+        stored: The tensor.
+        choice: What is asked for it.
+        shards: What this process's devices have of it; ``None`` if one has it all.
+    """
+
+    names: list[str]
+    stored: Stored
+    choice: TensorChoice
+    shards: Shards | None
+
+    @property
+    def parts(self) -> Sequence[Stored]:
+        """What is read: each part once."""
+        return (self.stored,) if self.shards is None else self.shards.parts
 
 
 class Source:
@@ -119,6 +168,12 @@ class Source:
         self.seen = fingerprints(contents.paths)
         self.target = backend_named(asked["to"])
         self.rule = rule
+        self.devices: tuple[object, ...] = (asked["device"],)
+        self._device_numbers: Mapping[str, int] = {}
+        if isinstance(asked["device"], Mapping):
+            from .slicing import devices_by_name
+
+            self.devices, self._device_numbers = devices_by_name(asked["device"], self.tensors)
         self._closed = False
         self._maps: dict[str, mmap] = {}
         self._made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
@@ -250,14 +305,14 @@ class Source:
                 "lazy=True) again"
             )
         stored = self.tensors[self.known(name)]
-        dtype = self.dtype(name)
-        tensor = self._made.get((stored.key, dtype))
+        choice = self.choice(name)
+        tensor = self._made.get((stored.key, choice))
         if tensor is None:
             with self.naming(name):
-                tensor = self._over_map(stored, dtype)
+                tensor = self._over_map(stored, choice)
             # Python lists and numbers do not support weak references.
             with suppress(TypeError):
-                self._made[stored.key, dtype] = tensor
+                self._made[stored.key, choice] = tensor
         return tensor
 
     def map_of(self, path: str) -> mmap:
@@ -277,20 +332,23 @@ class Source:
         self._closed = True
         self._maps = {}
 
-    def _over_map(self, stored: Stored, dtype: Choice) -> Any:
+    def _over_map(self, stored: Stored, choice: TensorChoice) -> Any:
         copy = self.asked["copy"]
         path = getattr(stored, "path", None)
         if path not in self._maps:
             self.validate(stored)
+        shards = self.shards(stored, choice)
+        if shards is not None:
+            return shards.assembled([part.load() for part in shards.parts])
         array = stored.array(self.map_of)
         if copy is None:
-            direct = self._direct(array, dtype)
+            direct = self._direct(array, choice)
         else:
             direct = None
         if direct is not None:
             return direct
-        conversion = self.conversion(dtype, copy)
-        is_plain = self.asked["device"] is None and dtype is None and not copy
+        conversion = self.conversion(choice, copy)
+        is_plain = self.devices[choice.device] is None and choice.dtype is None and not copy
         if (
             self._writes and is_plain and array.flags.aligned
         ) or conversion.request.placement is not None:
@@ -306,16 +364,17 @@ class Source:
         # A tensor that must be copied is read into new memory, which is faster than a copy from the
         # map.
         self.validate(stored)
-        return self.adopted(stored.load(), dtype)
+        return self.adopted(stored.load(), choice)
 
     # -- the fast path -----------------------------------------------------------------------------
 
-    def _direct(self, array: Array, dtype: Choice) -> Any:
+    def _direct(self, array: Array, choice: TensorChoice) -> Any:
         """The tensor that the fast path of the framework makes of an array; ``None`` if it does not accept it.
 
         An immutable framework's may copy, so it is not for that.
         """
-        if dtype is not None or self.asked["device"] is not None or not self._writes:
+        is_plain = choice.dtype is None and self.devices[choice.device] is None
+        if not is_plain or not self._writes:
             return None
         path: Any = paths_to(self.target.name).get(np.ndarray, no_path)
         try:
@@ -323,44 +382,58 @@ class Source:
         except NOT_ACCEPTED:
             return None
 
-    def is_direct(self, stored: Stored, dtype: Choice) -> bool:
+    def is_direct(self, stored: Stored, choice: TensorChoice) -> bool:
         """Whether the fast path makes such tensors, so that no plan has to be made: an empty one tells it."""
         axes = len(stored.shape)
-        kind = stored.dtype, axes, dtype
+        kind = stored.dtype, axes, choice
         found = self._directly.get(kind)
         if found is None:
             empty = np.empty((0,) * axes, numpy_dtype(stored.dtype))
-            found = self._directly[kind] = self._direct(empty, dtype) is not None
+            found = self._directly[kind] = self._direct(empty, choice) is not None
         return found
 
     # -- for both ways -----------------------------------------------------------------------------
 
-    def dtype(self, name: str) -> Choice:
-        """What `dtype` asks for a tensor."""
-        return dtype_of_leaf(self.rule, self.tensors[name].dtype, name)
+    def choice(self, name: str) -> TensorChoice:
+        """What `dtype` and `device` ask for a tensor."""
+        dtype = dtype_of_leaf(self.rule, self.tensors[name].dtype, name)
+        return TensorChoice(dtype, self._device_numbers.get(name, 0))
 
-    def conversion(self, dtype: Choice, copy: bool | None) -> Conversion:
+    def conversion(self, choice: TensorChoice, copy: bool | None) -> Conversion:
         """The conversion of an array to the framework."""
-        request = make_request(self.target, copy, dtype, None, self.asked["device"], "detach", ())
+        device = self.devices[choice.device]
+        request = make_request(self.target, copy, choice.dtype, None, device, "detach", ())
         return conversion_of(self.target, request)
 
-    def adopted(self, own: Array, dtype: Choice) -> Any:
+    def shards(self, stored: Stored, choice: TensorChoice) -> Shards | None:
+        """What this process's devices have of a tensor; ``None`` if one has it all.
+
+        Raises:
+            ConversionError: Such a tensor cannot be converted.
+        """
+        if self.devices[choice.device] is None or isinstance(self.devices[choice.device], str):
+            return None
+        from .sharding import shards_of
+
+        return shards_of(stored, self.conversion(choice, None))
+
+    def adopted(self, own: Array, choice: TensorChoice) -> Any:
         """A tensor that takes over an array's memory, which is nobody else's, if the framework can.
 
         Raises:
             ConversionError: The array cannot be converted.
         """
-        direct = self._direct(own, dtype)
+        direct = self._direct(own, choice)
         if direct is not None:
             return direct
-        kind = dtype, own.dtype, bool(own.size)
+        kind = choice, own.dtype, bool(own.size)
         adopts = self._adopts.get(kind)
         if adopts is None:
-            adopts = self._adopts[kind] = _can_adopt(own, self.conversion(dtype, copy=False))
+            adopts = self._adopts[kind] = _can_adopt(own, self.conversion(choice, copy=False))
         if adopts:
             with suppress(CopyRequiredError):
-                return convert(own, self.conversion(dtype, copy=False))
-        return convert(own, self.conversion(dtype, None))
+                return convert(own, self.conversion(choice, copy=False))
+        return convert(own, self.conversion(choice, None))
 
     @contextmanager
     def naming(self, name: str) -> Iterator[None]:
@@ -456,7 +529,7 @@ def _lazily_or_in_part(name: str) -> Hint:
     return lazily | Hint(hints.keyword("names", [name]), ", for a part of it")
 
 
-_AHEAD = 64 << 20
+AHEAD = 64 << 20
 """How many bytes are read before they are converted, if conversions do not take over memory."""
 _POINTER = 8
 """What an element of a Python list takes at least."""
@@ -488,25 +561,44 @@ def loaded(source: Source, node: Any, hint: Callable[[str], Hint] = _lazily_or_i
     return result
 
 
-def _read(source: Source, names: Iterable[str], hint: Callable[[str], Hint]) -> dict[str, Any]:
-    """Tensors by name; tied names have one object."""
+def readings_of(source: Source, names: Iterable[str]) -> list[Reading]:
+    """What is read for tensors, each once; nothing is read here, except headers.
+
+    Raises:
+        ConversionError: The framework cannot have a tensor.
+        TreeError: That is so for several tensors.
+    """
     alike: dict[Hashable, list[str]] = {}
     for name in names:
-        alike.setdefault((source.tensors[name].key, source.dtype(name)), []).append(name)
+        alike.setdefault((source.tensors[name].key, source.choice(name)), []).append(name)
     wanted = {same[0]: source.tensors[same[0]] for same in alike.values()}
     _refuse_what_no_plan_converts(source, wanted)
-    copies = _refuse_what_is_too_large(source, wanted, hint)
+    found = []
+    for same in alike.values():
+        stored, choice = wanted[same[0]], source.choice(same[0])
+        found.append(Reading(same, stored, choice, source.shards(stored, choice)))
+    return found
+
+
+def _read(source: Source, names: Iterable[str], hint: Callable[[str], Hint]) -> dict[str, Any]:
+    """Tensors by name; tied names have one object."""
+    readings = readings_of(source, names)
+    copies = _refuse_what_is_too_large(source, readings, hint)
     found: dict[str, Any] = {}
+    parts = [part for reading in readings for part in reading.parts]
     try:
-        with closing(read_ahead(wanted.values(), _AHEAD if copies else None)) as arrays:
-            for same, array in zip(alike.values(), arrays, strict=True):
-                with source.naming(same[0]):
-                    if array is None:
-                        own = wanted[same[0]].decoded()
+        with closing(read_ahead(parts, AHEAD if copies else None)) as arrays:
+            for reading in readings:
+                with source.naming(reading.names[0]):
+                    own = []
+                    for part in reading.parts:
+                        array = next(arrays)
+                        own.append(part.decoded() if array is None else array)
+                    if reading.shards is None:
+                        tensor = source.adopted(own[0], reading.choice)
                     else:
-                        own = array
-                    tensor = source.adopted(own, source.dtype(same[0]))
-                found.update(dict.fromkeys(same, tensor))
+                        tensor = reading.shards.assembled(own)
+                found.update(dict.fromkeys(reading.names, tensor))
     except FileFormatError:
         source.validate()  # that it has changed meanwhile says more
         raise
@@ -525,7 +617,7 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
     plans: dict[Hashable, ConversionError | None] = {}
     errors: list[tuple[ConversionError, str]] = []
     for name, stored in wanted.items():
-        key = stored.dtype, stored.shape, source.dtype(name)
+        key = stored.dtype, stored.shape, source.choice(name)
         if key not in plans:
             plans[key] = None
             if source.is_direct(stored, key[2]):
@@ -548,19 +640,16 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
 
 
 def _refuse_what_is_too_large(
-    source: Source, wanted: Mapping[str, Stored], hint: Callable[[str], Hint]
+    source: Source, readings: Sequence[Reading], hint: Callable[[str], Hint]
 ) -> bool:
     """Raise before anything is read; gives whether conversions need memory beside the tensors'.
 
     Raises:
         NotEnoughMemoryError: It is more than the memory that is free.
     """
-    sizes = {name: _result_bytes(source, name, stored) for name, stored in wanted.items()}
-    largest = max((stored.nbytes for stored in wanted.values()), default=0)
-    conversion = source.conversion(None, None)
-    stays = conversion.is_for_host or conversion.request.placement is not None
-    copies = not stays or any(sizes[name] != stored.nbytes for name, stored in wanted.items())
-    needed = (sum(sizes.values()) if stays else 0) + (largest if copies else 0)
+    sizes, copied = result_bytes(source, readings)
+    copies = copied is not None
+    needed = sum(sizes.values()) + (copied or 0)
     from ..host.free_memory import free_memory  # here, because a lazy load takes none
 
     free = free_memory()
@@ -573,11 +662,23 @@ def _refuse_what_is_too_large(
     return copies
 
 
-def _result_bytes(source: Source, name: str, stored: Stored) -> int:
+def result_bytes(source: Source, readings: Sequence[Reading]) -> tuple[dict[str, int], int | None]:
+    """How much host memory each tensor takes, and conversions beside that; ``None`` without any."""
+    conversion = source.conversion(TensorChoice(None), None)
+    stays = conversion.is_for_host or conversion.request.placement is not None
+    read = {each.names[0]: sum(part.nbytes for part in each.parts) for each in readings}
+    sizes = {each.names[0]: _converted_bytes(source, each) for each in readings}
+    if stays and sizes == read:
+        return sizes, None
+    return sizes if stays else dict.fromkeys(sizes, 0), max(read.values(), default=0)
+
+
+def _converted_bytes(source: Source, reading: Reading) -> int:
     """How much memory a tensor takes after its conversion, at least."""
+    size = sum(part.size for part in reading.parts)
     if not source.target.capabilities.memory.exists:
-        return _POINTER * stored.size
-    asked = source.dtype(name)
+        return _POINTER * size
+    asked = reading.choice.dtype
     if asked in DTYPES:
-        return stored.size * find(asked).itemsize
-    return stored.nbytes
+        return size * find(asked).itemsize
+    return size * find(reading.stored.dtype).itemsize

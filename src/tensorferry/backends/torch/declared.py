@@ -61,6 +61,11 @@ def snippet(call: VerbCall) -> Code | str:
         return f"{x}.view(torch.{arguments[0]})"
     if verb == "move":
         return _move_code(x, *arguments)
+    if verb == "place_over":
+        code = (
+            f"torch.distributed.tensor.distribute_tensor({x}, mesh, placements, src_data_rank=None)"
+        )
+        return Code(code, remarks=("mesh and placements are what was given as device=",))
     if verb == "narrow":
         # Here and below, because only code to show needs it.
         from ..numpy.declared import narrow_code

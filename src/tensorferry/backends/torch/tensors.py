@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...core.capabilities import Capabilities, DeviceFacts
-    from ...core.declaration import Code, VerbCall
+    from ...core.declaration import Code, Placement, VerbCall
     from ...devices.streams import Stream
     from ...host.dlpack import DlpackExport
     from ...typing import Array
@@ -313,6 +313,7 @@ class TorchBackend(Backend):
             requires_grad=x.requires_grad,
             kind=kind_named(kind_of_type(type(x))),
             abstract=abstract,
+            shards=self._distributed.shards_of(x) if abstract == "DTensor" else 1,
         )._replace(device=HOST if x.is_cpu else str(x.device))
 
     def pointer(self, x: Any) -> int | None:
@@ -521,6 +522,33 @@ class TorchBackend(Backend):
         # memory.
         taken.untyped_storage().tensorferry_giver = x
         return taken
+
+    # -- one tensor over the devices of several processes; see `distributed` -----------------------
+
+    def placement(self, device: object) -> Placement | None:
+        """The placement for ``(DeviceMesh, placements)``."""
+        if type(device) is not tuple:
+            return None
+        return self._distributed.placement_on_mesh(device)
+
+    @cached_property
+    def _distributed(self) -> Any:
+        return importlib.import_module(f"{__package__}.distributed")
+
+    def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str | Hint] | None:
+        return self._distributed.misfit_of(placement, shape)
+
+    def place_over(self, x: Any, placement: Placement) -> Any:
+        return self._distributed.laid_out(placement, x)
+
+    def boxes(self, placement: Placement, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
+        return self._distributed.boxes_here(placement, shape)
+
+    def assembled(
+        self, placement: Placement, shape: tuple[int, ...], dtype: str, parts: Sequence[Array]
+    ) -> Any:
+        local = self.adopt(parts[0]) if parts else self.torch.empty(0, dtype=self.dtypes[dtype])
+        return self._distributed.over_mesh(placement, shape, local)
 
     # -- verbs on devices --------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.dtypes import find
+from ...core.layout import compact_strides
 from ...core.named_tuple import NamedTuple
 from ...host.memory import compact, make_pages, paged, processors
 from ...host.numpy_dtypes import numpy_dtype
@@ -45,6 +46,7 @@ __all__ = [
     "Conjugated",
     "Decoded",
     "Extent",
+    "FilePlace",
     "InMemory",
     "Packed",
     "Piece",
@@ -53,6 +55,7 @@ __all__ = [
     "Stored",
     "View",
     "chunks",
+    "new_array",
     "read_ahead",
 ]
 
@@ -232,6 +235,22 @@ class Record(NamedTuple):
     crc: int | None
 
 
+class FilePlace(NamedTuple):
+    """Where a file has the values of a tensor as they are.
+
+    Args:
+        path: The file.
+        offset: The byte of the first element.
+        strides: How many bytes the elements are apart along each axis; not negative.
+        swapped: Whether they are big-endian.
+    """
+
+    path: str
+    offset: int
+    strides: tuple[int, ...]
+    swapped: bool
+
+
 class Stored(ABC):
     """A tensor in a file.
 
@@ -268,6 +287,14 @@ class Stored(ABC):
         del element
         return None, None
 
+    def place(self) -> FilePlace | None:
+        """Where a file has its values as they are; ``None`` if they are decoded or put together."""
+        return None
+
+    def pieces(self) -> Sequence[tuple[tuple[int, ...], Stored]] | None:
+        """The boxes that it is put together of, each by its first element; ``None`` if by none."""
+        return None
+
     @abstractmethod
     def blocks(self) -> Iterator[Array]:
         """Yield its values in order, as one-dimensional native arrays of about `BLOCK_BYTES`.
@@ -292,7 +319,7 @@ class Stored(ABC):
 
     def decoded(self) -> Array:
         """The whole tensor in new memory, from `blocks`."""
-        result = _new(self.shape, self.dtype)
+        result = new_array(self.shape, self.dtype)
         flat = result.reshape(-1)
         start = 0
         for block in self.blocks():
@@ -326,6 +353,10 @@ class Packed(Stored):
     def where(self, element: int) -> tuple[str | None, int | None]:
         return self.path, self.offset + element * find(self.dtype).itemsize
 
+    def place(self) -> FilePlace | None:
+        strides = compact_strides(self.shape, find(self.dtype).itemsize)
+        return FilePlace(self.path, self.offset, strides, self.swapped)
+
     def blocks(self) -> Iterator[Array]:
         dtype = numpy_dtype(self.dtype)
         buffer = np.empty(max(min(BLOCK_BYTES, self.nbytes) // dtype.itemsize, 1), dtype)
@@ -348,7 +379,7 @@ class Packed(Stored):
         return array
 
     def begin(self) -> tuple[Array, Piece] | None:
-        result = _new(self.shape, self.dtype)
+        result = new_array(self.shape, self.dtype)
         return result, Piece(self.path, self.offset, result.reshape(-1), self.swapped)
 
 
@@ -424,6 +455,9 @@ class View(_Placed):
         return self.path, self.offset + sum(
             int(i) * step for i, step in zip(index, self.strides, strict=True)
         )
+
+    def place(self) -> FilePlace | None:
+        return FilePlace(self.path, self.offset, self.strides, self.swapped)
 
     def blocks(self) -> Iterator[Array]:
         # A separate map, whose pages are freed as soon as they are read, because mapped pages count
@@ -541,7 +575,7 @@ class InMemory(Stored):
         return self.values
 
 
-def _new(shape: tuple[int, ...], dtype: str) -> Array:
+def new_array(shape: tuple[int, ...], dtype: str) -> Array:
     """New memory: aligned to 64 bytes, and if it is large to a page."""
     kind = numpy_dtype(dtype)
     return (paged if prod(shape) * kind.itemsize >= PAGED else compact)(shape, kind)

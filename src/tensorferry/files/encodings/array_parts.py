@@ -299,6 +299,13 @@ class _Joined(Decoded):
         """The tensors of its regions, whose checksums are compared."""
         return [region.stored for region in self.regions]
 
+    def pieces(self) -> list[tuple[tuple[int, ...], Stored]] | None:
+        if self.grid != self.shape or any(
+            region.offset or region.stored.shape != region.shape for region in self.regions
+        ):
+            return None
+        return [(region.start, region.stored) for region in self.regions]
+
     def where(self, element: int) -> tuple[str | None, int | None]:
         if self.grid:
             at = np.unravel_index(element, self.grid)

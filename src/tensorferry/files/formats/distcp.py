@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..base.stored import Piece, Record
+    from ..base.stored import FilePlace, Piece, Record
     from ..pickles.standins import InstanceOf
 
 _METADATA = ".metadata"
@@ -192,6 +192,9 @@ class _SavedRegion(Stored):
             return self.inner.where(element)
         except ConversionError:
             return self._item.path, self._item.offset
+
+    def place(self) -> FilePlace | None:
+        return self.inner.place()
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
         return self.inner.blocks()

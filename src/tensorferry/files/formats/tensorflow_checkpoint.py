@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from ...typing import Array
     from ..base.pump import Pump
+    from ..base.stored import FilePlace
 
 __all__ = [
     "CODES",
@@ -295,6 +296,9 @@ class _Summed(Stored):
 
     def where(self, element: int) -> tuple[str | None, int | None]:
         return self.extent.where(element)
+
+    def place(self) -> FilePlace | None:
+        return self.extent.place()
 
     def blocks(self) -> Iterator[Array]:
         found = 0

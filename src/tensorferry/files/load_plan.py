@@ -1,0 +1,212 @@
+"""`LoadPlan`: what a `load` reads of a file for each tensor, made from headers alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.layout import size_text
+from .base.nesting import leaves
+from .loading import AHEAD, readings_of, result_bytes
+from .ranges.boxes import index_text
+from .ranges.cutting import CutTensor
+from .ranges.runs import runs_of
+from .slicing import SlicedTensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .base.stored import Stored
+    from .loading import Reading, Source
+    from .ranges.runs import ByteRuns
+
+__all__ = ["LoadPlan", "LoadedTensor", "plan_of"]
+
+_WASTE = 1.5
+"""From this factor between what is read and what is needed on, a plan says what would be cheaper."""
+_WIDTH = 48
+_SHOWN = 40
+
+
+class LoadedTensor(NamedTuple):
+    """What a `load` reads for one tensor.
+
+    Args:
+        names: Its name, and those that are tied to it.
+        shape: Its shape in the file.
+        dtype: Its dtype in the file.
+        part: Which part of it is loaded, as an index or as a number of boxes; empty for all of it.
+        bytes_needed: How many bytes of values this process needs.
+        bytes_read: How many it reads or decodes for that.
+        requests: Where these are in files; empty if they are decoded.
+        how: How they are read, in a few words.
+
+    .. versionadded:: 0.1
+    """
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    part: str
+    bytes_needed: int
+    bytes_read: int
+    requests: tuple[ByteRuns, ...]
+    how: str
+
+
+@dataclass(frozen=True, repr=False)
+class LoadPlan:
+    """What a `load` reads, before it reads anything. The `load` reads exactly this.
+
+    >>> import numpy as np, tempfile, tensorferry as ferry
+    >>> path = f"{tempfile.mkdtemp()}/model.safetensors"
+    >>> _ = ferry.save({"emb": np.zeros((1000, 64), "float32")}, path)
+    >>> plan = ferry.explain_load(path, slices={"emb": np.s_[:, :16]})
+    >>> plan.bytes_needed, plan.bytes_read, plan.bytes_wasted, plan.requests[0].number
+    (64000, 64000, 0, 1000)
+
+    Args:
+        path: What is loaded.
+        target: The framework.
+        tensors: A row for each tensor; tied names have one.
+        peak: How many bytes of host memory the results take, with what is held beside them
+            meanwhile.
+
+    .. versionadded:: 0.1
+    """
+
+    path: str
+    target: str
+    tensors: tuple[LoadedTensor, ...]
+    peak: int
+
+    @property
+    def bytes_needed(self) -> int:
+        """How many bytes of values this process needs."""
+        return sum(each.bytes_needed for each in self.tensors)
+
+    @property
+    def bytes_read(self) -> int:
+        """How many bytes are read for that; of tensors that are decoded, bytes of values."""
+        return sum(each.bytes_read for each in self.tensors)
+
+    @property
+    def bytes_wasted(self) -> int:
+        """How many bytes are read and not needed."""
+        return self.bytes_read - self.bytes_needed
+
+    @property
+    def requests(self) -> tuple[ByteRuns, ...]:
+        """What is read of which file, as runs of bytes, except what is decoded."""
+        return tuple(runs for each in self.tensors for runs in each.requests)
+
+    @property
+    def cheaper(self) -> tuple[str, ...]:
+        """What would read less, for each tensor of which far more is read than needed."""
+        found = [each for each in self.tensors if each.bytes_read > _WASTE * each.bytes_needed]
+        return tuple(
+            f"{each.names[0]}: {size_text(each.bytes_read)} for "
+            f"{size_text(each.bytes_needed)}, because it is decoded from its start: in a "
+            "file that has it as it is (tensorferry convert … model.safetensors), only what "
+            "is needed is read"
+            for each in found
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<LoadPlan of {len(self.tensors):,} tensors: {size_text(self.bytes_needed)} needed, "
+            f"{size_text(self.bytes_read)} read>"
+        )
+
+    def __str__(self) -> str:
+        head = ("tensor", "shape", "part", "needed", "read", "how")
+        rows = [_row(each) for each in self.tensors[:_SHOWN]]
+        if len(self.tensors) > _SHOWN:
+            rows.append((f"and {len(self.tensors) - _SHOWN:,} more", "", "", "", "", ""))
+        read = (size_text(self.bytes_needed), size_text(self.bytes_read))
+        rows.append(("all", "", "", *read, f"at most {size_text(self.peak)} of memory"))
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        table = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in (head, *rows)
+        ]
+        return "\n".join([f"load {self.path} to {self.target}", *table, *self.cheaper])
+
+
+def _row(each: LoadedTensor) -> tuple[str, ...]:
+    name = " = ".join(each.names)
+    return (
+        name if len(name) <= _WIDTH else f"{name[: _WIDTH - 1]}…",
+        f"{each.dtype}{list(each.shape)}",
+        each.part or "all",
+        size_text(each.bytes_needed),
+        size_text(each.bytes_read),
+        each.how,
+    )
+
+
+def plan_of(source: Source) -> LoadPlan:
+    """What a load of everything in a source reads.
+
+    Raises:
+        ConversionError: A tensor cannot be converted, or not be loaded.
+        TreeError: Several cannot.
+    """
+    names = [ref.name for _, ref in leaves(source.tree) if ref.name in source.tensors]
+    readings = readings_of(source, dict.fromkeys(names))
+    sizes, copied = result_bytes(source, readings)
+    read = [part.nbytes for each in readings for part in each.parts]
+    ahead = 0 if copied is None else min(sum(read), max(copied, AHEAD))
+    tensors = tuple(_planned(source, each) for each in readings)
+    return LoadPlan(source.path, source.target.name, tensors, sum(sizes.values()) + ahead)
+
+
+def _planned(source: Source, reading: Reading) -> LoadedTensor:
+    """What is read for one tensor."""
+    cuts = source.tensors.boxes if isinstance(source.tensors, SlicedTensors) else {}
+    shape, box = cuts.get(reading.names[0], (reading.stored.shape, None))
+    words = [] if box is None else [index_text(box, shape)]
+    if reading.shards is not None:
+        boxes = reading.shards.boxes
+        texts = [index_text(each, reading.stored.shape) for each in boxes[:1]]
+        texts += [f"and {len(boxes) - 1:,} more boxes"] if len(boxes) > 1 else []
+        words += [" ".join(texts) or "nothing"]
+    runs: list[ByteRuns] = []
+    read = 0
+    hows = []
+    for part in reading.parts:
+        found, nbytes, how = _access(part)
+        runs += found
+        read += nbytes
+        hows.append(how)
+    return LoadedTensor(
+        tuple(reading.names),
+        shape,
+        reading.stored.dtype,
+        ", of it ".join(words),
+        sum(part.nbytes for part in reading.parts),
+        read,
+        tuple(runs),
+        ", ".join(dict.fromkeys(hows)) or "nothing is read",
+    )
+
+
+def _access(part: Stored) -> tuple[Iterable[ByteRuns], int, str]:
+    """Where a part's bytes are, how many are read, and how."""
+    runs = runs_of(part)
+    if runs is not None:
+        number = sum(each.number for each in runs)
+        words = str(runs[0]) if len(runs) == 1 else f"{number:,} runs"
+        how = "read" if number <= 1 else "copied from a map"
+        return runs, sum(each.nbytes for each in runs), f"{how}: {words}"
+    if not isinstance(part, CutTensor):
+        return (), part.nbytes, "decoded"
+    pieces = part.pieces()
+    if pieces is None:
+        return (), part.decoded_bytes(), "decoded up to its last element"
+    found = [_access(piece) for _, piece in pieces]
+    return (
+        [run for each in found for run in each[0]],
+        sum(each[1] for each in found),
+        "decoded in pieces",
+    )
