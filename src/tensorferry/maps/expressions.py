@@ -22,6 +22,7 @@ __all__ = [
     "Reference",
     "Same",
     "Stack",
+    "View",
     "WrittenMove",
     "names_in",
     "parts_of",
@@ -101,10 +102,31 @@ class Same(NamedTuple):
 
 
 class Cast(NamedTuple):
-    """A tensor in another dtype."""
+    """A tensor in another dtype.
+
+    Args:
+        dtype: The dtype.
+        of: The tensor.
+        before: The dtype that the tensor has to have; ``None`` for any. It makes a way back.
+    """
 
     dtype: str
     of: Expression
+    before: str | None = None
+
+
+class View(NamedTuple):
+    """The bytes of a tensor as elements of another dtype; the last axis is longer or shorter then.
+
+    Args:
+        dtype: The dtype.
+        of: The tensor.
+        before: The dtype that the tensor has to have; ``None`` for any. It makes a way back.
+    """
+
+    dtype: str
+    of: Expression
+    before: str | None = None
 
 
 class Arithmetic(NamedTuple):
@@ -140,7 +162,7 @@ class Moves(NamedTuple):
 
 
 Expression = Union[  # noqa: UP007 - also where Python 3.10 evaluates it
-    Reference, Concatenation, Stack, Same, Cast, Arithmetic, Fill, Moves
+    Reference, Concatenation, Stack, Same, Cast, View, Arithmetic, Fill, Moves
 ]
 
 
@@ -148,7 +170,7 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
     """The expressions right inside one."""
     if isinstance(expression, (Concatenation, Stack, Same)):
         return expression.parts
-    if isinstance(expression, (Cast, Arithmetic)):
+    if isinstance(expression, (Cast, View, Arithmetic)):
         return (expression.of,)
     return ()
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..core.dtypes import DTYPES, find
 from .expressions import (
     Arithmetic,
     Cast,
@@ -16,6 +17,7 @@ from .expressions import (
     Reference,
     Same,
     Stack,
+    View,
     names_in,
     parts_of,
     references_in,
@@ -39,6 +41,12 @@ _MOST_MADE = 200_000
 _MOST_INDEX = 1 << 20
 _LARGEST = 1 << 50
 """The most elements of one tensor."""
+_PARTS_OF_BYTES = frozenset(
+    name
+    for name in DTYPES
+    if name.partition("_")[0] in ("bool", "int2", "int4", "uint2", "uint4", "float4", "float6")
+)
+"""Dtypes that use some bits of a byte only."""
 
 
 class Header(NamedTuple):
@@ -56,6 +64,15 @@ class Header(NamedTuple):
     def size(self) -> int:
         """The number of elements."""
         return prod(self.shape)
+
+    def viewed_as(self, dtype: str) -> Header | None:
+        """The header if the bytes are elements of another dtype; ``None`` if they cannot be."""
+        before, after = find(self.dtype).itemsize, find(dtype).itemsize
+        if before == after:
+            return Header(self.shape, dtype)
+        if not self.shape or self.shape[-1] * before % after:
+            return None
+        return Header((*self.shape[:-1], self.shape[-1] * before // after), dtype)
 
 
 class Constant(NamedTuple):
@@ -94,7 +111,8 @@ class MadeTensor(NamedTuple):
         header: Its shape and dtype.
         source_dtype: The dtype of what is moved, before `changes`.
         moves: The moves that fill it, with names of sources or a `Constant`.
-        changes: What is done to each element then: casts and arithmetic, in order.
+        moved: How many elements they fill, before `changes`.
+        changes: What is done to the elements then: casts, views and arithmetic, in order.
         equal: Names of tensors that must be the same as the source that stands beside them, for
             each: the name, its moves.
         assumed: Whether its rule was guessed.
@@ -104,7 +122,8 @@ class MadeTensor(NamedTuple):
     header: Header
     source_dtype: str
     moves: tuple[Move, ...]
-    changes: tuple[Cast | Arithmetic, ...] = ()
+    moved: int
+    changes: tuple[Cast | View | Arithmetic, ...] = ()
     equal: tuple[tuple[Move, ...], ...] = ()
     assumed: bool = False
 
@@ -165,13 +184,29 @@ def lower(
 
 
 class _Made(NamedTuple):
-    """What an expression makes: the moves into a shape, and what is done then."""
+    """What an expression makes: the moves into a shape, and what is done then.
+
+    Args:
+        shape: The shape, after all changes.
+        dtype: The dtype of what is moved, before the changes.
+        moves: The moves.
+        changes: What is done then.
+        equal: As for `MadeTensor`.
+        moved: How many elements are moved, if they are others than those of the shape.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     moves: list[Move]
-    changes: tuple[Cast | Arithmetic, ...] = ()
+    changes: tuple[Cast | View | Arithmetic, ...] = ()
     equal: tuple[tuple[Move, ...], ...] = ()
+    moved: int | None = None
+
+    @property
+    def made_dtype(self) -> str:
+        """The dtype after all changes."""
+        dtypes = [each.dtype for each in self.changes if isinstance(each, (Cast, View))]
+        return dtypes[-1] if dtypes else self.dtype
 
 
 class _WrongError(Exception):
@@ -285,16 +320,12 @@ class _Lowering:
             if prod(found.shape) > _LARGEST:
                 self._add("length", name, f"has {prod(found.shape):,} elements, which are too many")
                 return None
-            before = found.dtype
-            for change in found.changes:
-                if isinstance(change, Cast):
-                    before = change.dtype
-            header = Header(found.shape, before)
             return MadeTensor(
                 name,
-                header,
+                Header(found.shape, found.made_dtype),
                 found.dtype,
                 tuple(found.moves),
+                prod(found.shape) if found.moved is None else found.moved,
                 found.changes,
                 found.equal,
                 rule.assumed,
@@ -472,8 +503,12 @@ class _Lowering:
             return self._with_pattern(self._stacked(expression, values), expression.pattern, values)
         if isinstance(expression, Same):
             return self._same(expression, values)
-        if isinstance(expression, (Cast, Arithmetic)):
+        if isinstance(expression, (Cast, View, Arithmetic)):
             inner = self._made(expression.of, values)
+            if not isinstance(expression, Arithmetic):
+                _refuse_other_dtype(inner, expression)
+            if isinstance(expression, View):
+                inner = _viewed(inner, expression.dtype)
             return inner._replace(changes=(*inner.changes, expression))
         if isinstance(expression, Fill):
             shape = tuple([_length(each, {**self._dims, **values}) for each in expression.shape])
@@ -596,6 +631,32 @@ def _what(made: _Made) -> str:
     return f"{made.dtype}{list(made.shape)}"
 
 
+def _refuse_other_dtype(made: _Made, change: Cast | View) -> None:
+    """Raise for a tensor that has another dtype than its cast or view says."""
+    if change.before not in (None, made.made_dtype):
+        raise _WrongError("dtype", f"is from {change.before}, and there is {made.made_dtype}")
+
+
+def _viewed(made: _Made, dtype: str) -> _Made:
+    """A tensor whose bytes are elements of another dtype."""
+    for each in (made.made_dtype, dtype):
+        if each in _PARTS_OF_BYTES:
+            raise _WrongError(
+                "dtype", f"{each} uses some bits of a byte only, so it cannot be viewed"
+            )
+    header = Header(made.shape, made.made_dtype)
+    viewed = header.viewed_as(dtype)
+    if viewed is None and not made.shape:
+        raise _WrongError("shape", f"has no axis along which {header.dtype} could be {dtype}")
+    if viewed is None:
+        count = made.shape[-1] * find(header.dtype).itemsize
+        raise _WrongError(
+            "shape", f"its last axis has {count} bytes, of which no whole number of {dtype} is made"
+        )
+    moved = prod(made.shape) if made.moved is None else made.moved
+    return made._replace(shape=viewed.shape, moved=moved)
+
+
 def _concatenated(parts: Sequence[_Made], axis: int) -> _Made:
     """Tensors behind each other."""
     first = parts[0]
@@ -603,7 +664,7 @@ def _concatenated(parts: Sequence[_Made], axis: int) -> _Made:
     if not 0 <= at < len(first.shape):
         raise _WrongError("shape", f"there is no axis {axis} to join along")
     if any(part.changes or part.equal for part in parts):
-        raise _WrongError("shape", "a cast or a sum has to stand outside of what is joined")
+        raise _WrongError("shape", "a cast, a view or a sum has to stand outside of what is joined")
     dtype = first.dtype
     for part in parts[1:]:
         rest = [*part.shape]
