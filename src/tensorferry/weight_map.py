@@ -233,14 +233,49 @@ class WeightMap(Table):
         headers = headers_from(source, "source")
         return MapPlan(self._lowered(source, headers, dims, config))
 
-    def inverse(self) -> Self:
-        """The table back.
+    def inverse(
+        self,
+        source: Any = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+    ) -> Self:
+        """The table back: of what this one makes, what it is made of.
+
+        >>> import numpy as np, tensorferry as ferry
+        >>> table = ferry.WeightMap.parse('''
+        ... [map]
+        ... "kv" = { concat = ["k", "v"], axis = 0 }
+        ... ''')
+        >>> print(table.inverse())
+        [dims]
+        k_length = ""
+        <BLANKLINE>
+        [map]
+        "k" = "kv[:k_length]"
+        "v" = "kv[k_length:]"
+        <BLANKLINE>
+
+        What only shapes of the source tell, such as where one part ends and the next begins, gets a name,
+        which `dims=` has to say later; or its number, if `source` is given. Then all that loses no
+        element has an inverse, as moves if nothing else says it.
+
+        Args:
+            source: What the table is applied to: a file, a folder, or a tree of tensors or of
+                `TensorInfo`. Only names, shapes and dtypes are needed.
+            dims: Lengths that the table needs for this source.
+            config: The numbers of ``config.json``, if it is not beside the source.
 
         Raises:
-            FormatLimitError: Something cannot be inverted.
+            FormatLimitError: Something cannot be inverted: it is dropped, cast to a dtype that loses
+                values, computed, or not known. Or its shape has to be known, and there is no `source`.
             TreeError: Several things cannot.
         """
-        return type(self).of(inverted(self))
+        if source is None:
+            return type(self).of(inverted(self))
+        headers = headers_from(source, "source")
+        numbers = _numbers(source, config)
+        return type(self).of(inverted(self, headers, config=numbers, dims=_lengths(dims)))
 
     def apply(
         self,

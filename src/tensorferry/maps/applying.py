@@ -98,9 +98,10 @@ def viewed(array: Array, dtype: str) -> Array:
     """The bytes of an array of one axis as elements of another dtype: little-endian, as in files."""
     kind = numpy_dtype(dtype)
     if sys.byteorder == "little" or kind.itemsize == array.itemsize:
-        return array.view(kind)
-    there: Array = array.byteswap().view(kind)
-    return there.byteswap()
+        found: Array = array.view(kind)
+        return found
+    swapped: Array = array.byteswap().view(kind)
+    return swapped.byteswap()
 
 
 def _cast(array: Array, dtype: str) -> Array:

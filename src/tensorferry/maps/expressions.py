@@ -24,6 +24,7 @@ __all__ = [
     "Stack",
     "View",
     "WrittenMove",
+    "lengths_in",
     "names_in",
     "parts_of",
     "references_in",
@@ -196,3 +197,17 @@ def names_in(
         bound = bound | {expression.over}
     for part in parts_of(expression):
         yield from names_in(part, bound)
+
+
+def lengths_in(expression: Expression) -> frozenset[str]:
+    """The names of lengths in an expression."""
+    found: set[str] = set()
+    pattern = getattr(expression, "pattern", None)
+    if pattern is not None:
+        found |= pattern.names
+    if isinstance(expression, Reference):
+        places = [place for each in expression.slices for place in each[:3]]
+        found |= frozenset().union(*[place.names for place in places if place is not None])
+    if isinstance(expression, Fill):
+        found |= frozenset().union(*[length.names for length in expression.shape])
+    return frozenset(found).union(*map(lengths_in, parts_of(expression)))

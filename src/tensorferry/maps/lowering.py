@@ -18,6 +18,7 @@ from .expressions import (
     Same,
     Stack,
     View,
+    lengths_in,
     names_in,
     parts_of,
     references_in,
@@ -26,7 +27,7 @@ from .formulas import NoValueError, formula
 from .moves import Move, NotMovedError, box_of, reach, restrided, simplified, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from .expressions import AxisSlice, Expression
     from .formulas import Formula
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from .patterns import Pattern
     from .table import Rule, Table
 
-__all__ = ["Constant", "Header", "Lowered", "MadeTensor", "MapFinding", "lower"]
+__all__ = ["Constant", "Header", "Lowered", "Lowering", "MadeTensor", "MapFinding", "lower"]
 
 _MOST_MADE = 200_000
 """The most tensors of one target."""
@@ -180,7 +181,7 @@ def lower(
         config: Numbers of ``config.json``, by their keys with dots.
         dims: Lengths that are given.
     """
-    return _Lowering(table, source, config or {}, dims or {}).all()
+    return Lowering(table, source, config or {}, dims or {}).all()
 
 
 class _Made(NamedTuple):
@@ -217,7 +218,9 @@ class _WrongError(Exception):
         self.kind = kind
 
 
-class _Lowering:
+class Lowering:
+    """A table and the tensors of a source, while they are put together: see `lower`."""
+
     def __init__(
         self,
         table: Table,
@@ -243,7 +246,10 @@ class _Lowering:
         unknown = [name for name in given if name not in self._table.dims]
         if unknown:
             names = {
-                name for rule in self._table.rules if rule.expression for name in _lengths_in(rule)
+                name
+                for rule in self._table.rules
+                if rule.expression
+                for name in lengths_in(rule.expression)
             }
             for name in unknown:
                 if name in names:
@@ -276,7 +282,7 @@ class _Lowering:
     def all(self) -> Lowered:
         """All tensors of the target."""
         instances = [
-            (rule, values) for rule in self._table.rules for values in self._values_of(rule)
+            (rule, values) for rule in self._table.rules for values in self.values_of(rule)
         ]
         if len(instances) > _MOST_MADE:
             self._add(
@@ -304,6 +310,14 @@ class _Lowering:
                 made[name] = tensor
         doubtful = frozenset(self._doubtful)
         return Lowered(made, self._dropped(), self._findings, self._dims, unmade, doubtful)
+
+    def header_of(self, expression: Expression, values: Mapping[str, int]) -> Header | None:
+        """The shape and dtype of a part of a rule; ``None`` if it does not fit."""
+        try:
+            made = self._made(expression, dict(values))
+        except (_WrongError, NoValueError, NotMovedError):
+            return None
+        return Header(made.shape, made.made_dtype)
 
     def _tensor(self, rule: Rule, name: str, values: Mapping[str, int]) -> MadeTensor | None:
         if rule.expression is None:
@@ -336,7 +350,7 @@ class _Lowering:
     def _sources_of(self, expression: Expression, values: Mapping[str, int]) -> Iterator[str]:
         """Yield the names of the source that are in an expression, as far as they are there."""
         for name, _ in names_in(expression):
-            for each, numbers in self._matching(name):
+            for each, numbers in self.matching(name):
                 if all(values.get(key, number) == number for key, number in numbers.items()):
                     yield each
 
@@ -368,7 +382,7 @@ class _Lowering:
     def _globbed(self, name: NameTemplate) -> Iterator[tuple[str, dict[str, int]]]:
         """The names that are dropped, with the numbers in them."""
         if not any("*" in text for text in name.texts):
-            yield from self._matching(name)
+            yield from self.matching(name)
             return
         glob = name.texts[0] + "".join(f"[0-9]*{text}" for text in name.texts[1:])
         for each in self._source:
@@ -377,7 +391,7 @@ class _Lowering:
 
     # -- which rules, for which numbers -------------------------------------------------------------
 
-    def _values_of(self, rule: Rule) -> list[dict[str, int]]:
+    def values_of(self, rule: Rule) -> list[dict[str, int]]:
         """The numbers in names for which a rule makes a tensor."""
         if rule.expression is None:
             return [{}] if not rule.target.fields else []
@@ -395,7 +409,7 @@ class _Lowering:
             return []
         if first is None:
             return [{}]
-        for name, values in self._matching(first):
+        for name, values in self.matching(first):
             kept = {each: number for each, number in values.items() if each not in bound}
             for more in self._positions(rule.expression, name, kept, by_position - kept.keys()):
                 found[tuple(sorted(more.items()))] = more
@@ -414,7 +428,7 @@ class _Lowering:
             found = [
                 {**values, **more}
                 for values in found
-                for _, more in self._matching(ref)
+                for _, more in self.matching(ref)
                 if all(values.get(each, number) == number for each, number in more.items())
             ]
             if len(found) > _MOST_MADE:
@@ -446,7 +460,7 @@ class _Lowering:
                     yield from self._positions(expression, name, more, names - {each.start.name})
                 return
 
-    def _matching(self, name: NameTemplate) -> list[tuple[str, dict[str, int]]]:
+    def matching(self, name: NameTemplate) -> list[tuple[str, dict[str, int]]]:
         """The names of the source that a template has, with their numbers."""
         found = self._matches.get(name)
         if found is None:
@@ -529,7 +543,7 @@ class _Lowering:
         # Layers are alike: what is made of one is made of all.
         used = self._used.get(reference)
         if used is None:
-            used = self._used[reference] = tuple(sorted(_numbers_in(reference)))
+            used = self._used[reference] = tuple(sorted(lengths_in(reference)))
         key = reference, header, tuple([values.get(each) for each in used])
         found = self._made_of.get(key)
         if found is None:
@@ -556,7 +570,8 @@ class _Lowering:
         known = {**self._dims, **values}
         known |= pattern.solve(made.shape, known)
         moves, shape = pattern.apply(made.moves, made.shape, known)
-        return made._replace(moves=moves, shape=shape)
+        equal = [tuple(pattern.apply(each, made.shape, known)[0]) for each in made.equal]
+        return made._replace(moves=moves, shape=shape, equal=tuple(equal))
 
     def _stacked(self, expression: Stack, values: dict[str, int]) -> _Made:
         if expression.over is None:
@@ -581,7 +596,7 @@ class _Lowering:
         for name, _ in names_in(part):
             if index not in name.names:
                 continue
-            for _, numbers in self._matching(name):
+            for _, numbers in self.matching(name):
                 if all(values.get(each, number) == number for each, number in numbers.items()):
                     found.add(numbers[index])
             break
@@ -600,7 +615,7 @@ class _Lowering:
                 raise _WrongError("shape", f"{_what(first)} and {_what(part)} cannot be the same")
         if any(part.changes for part in parts):
             raise _WrongError("shape", "a cast has to stand outside of same")
-        equal = tuple([tuple(part.moves) for part in parts[1:]])
+        equal = [tuple(moves) for part in parts[1:] for moves in (part.moves, *part.equal)]
         return first._replace(equal=(*first.equal, *equal))
 
     def _written(self, expression: Moves, values: Mapping[str, int]) -> _Made:
@@ -663,7 +678,7 @@ def _concatenated(parts: Sequence[_Made], axis: int) -> _Made:
     at = axis + len(first.shape) if axis < 0 else axis
     if not 0 <= at < len(first.shape):
         raise _WrongError("shape", f"there is no axis {axis} to join along")
-    if any(part.changes or part.equal for part in parts):
+    if any(part.changes for part in parts):
         raise _WrongError("shape", "a cast, a view or a sum has to stand outside of what is joined")
     dtype = first.dtype
     for part in parts[1:]:
@@ -677,13 +692,26 @@ def _concatenated(parts: Sequence[_Made], axis: int) -> _Made:
     shape = [*first.shape]
     shape[at] = sum(part.shape[at] for part in parts)
     steps = steps_of(shape)
-    moves: list[Move] = []
+    placed: list[list[Move]] = []
+    equal: list[tuple[int, list[Move]]] = []
     start = 0
-    for part in parts:
-        for move in part.moves:
-            moves += restrided(move, part.shape, steps, start * steps[at])
+    for place, part in enumerate(parts):
+        for moves in (part.moves, *part.equal):
+            there: list[Move] = []
+            for move in moves:
+                there += restrided(move, part.shape, steps, start * steps[at])
+            if moves is part.moves:
+                placed.append(there)
+            else:
+                equal.append((place, there))
         start += part.shape[at]
-    return _Made(tuple(shape), dtype, moves)
+    every = [move for moves in placed for move in moves]
+    # What one part has to be equal to, with the others as they are.
+    others = [
+        (*there, *(move for at, some in enumerate(placed) if at != place for move in some))
+        for place, there in equal
+    ]
+    return _Made(tuple(shape), dtype, every, equal=tuple(others))
 
 
 def _sliced(
@@ -761,30 +789,3 @@ def _positions_in(expression: Expression) -> frozenset[str]:
     }
     named = frozenset().union(*[name.names for name, _ in names_in(expression)])
     return frozenset(found) - named
-
-
-def _numbers_in(reference: Reference) -> frozenset[str]:
-    """The names in the slices and the pattern of a reference."""
-    return frozenset().union(*_lengths_of(reference))
-
-
-def _lengths_in(rule: Rule) -> Iterable[str]:
-    if rule.expression is None:
-        return frozenset()
-    return frozenset().union(*_lengths_of(rule.expression))
-
-
-def _lengths_of(expression: Expression) -> Iterator[frozenset[str]]:
-    pattern = getattr(expression, "pattern", None)
-    if pattern is not None:
-        yield pattern.names
-    if isinstance(expression, Reference):
-        for each in expression.slices:
-            for place in each[:3]:
-                if place is not None:
-                    yield place.names
-    if isinstance(expression, Fill):
-        for length in expression.shape:
-            yield length.names
-    for part in parts_of(expression):
-        yield from _lengths_of(part)
