@@ -17,9 +17,12 @@ from .maps.lowering import Header
 from .maps.table import Table
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from typing_extensions import Self
 
     from .maps.lowering import Lowered, MadeTensor, MapFinding
+    from .planning.pictures.canvas import Words
     from .typing import Unknown
 
 __all__ = ["MapPlan", "WeightMap"]
@@ -231,7 +234,7 @@ class WeightMap(Table):
     ) -> MapPlan:
         """What becomes of each tensor of a source: nothing is read."""
         headers = headers_from(source, "source")
-        return MapPlan(self._lowered(source, headers, dims, config))
+        return MapPlan(self._lowered(source, headers, dims, config), headers)
 
     def inverse(
         self,
@@ -399,10 +402,12 @@ class MapPlan:
 
     Args:
         lowered: The table for the source.
+        source: The tensors of the source.
     """
 
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: Lowered, source: Mapping[str, Header]) -> None:
         self._lowered = lowered
+        self._source = source
 
     @property
     def tensors(self) -> dict[str, MadeTensor]:
@@ -418,6 +423,39 @@ class MapPlan:
     def dropped(self) -> tuple[str, ...]:
         """The names of the source of which something is dropped."""
         return tuple(self._lowered.dropped)
+
+    def picture(
+        self,
+        *,
+        colours: int | None = None,
+        width: Literal[64, 32] = 64,
+        styled: bool = True,
+        words: Words | None = None,
+    ) -> str:
+        """Which element becomes which, as ``<svg>``: for small tensors.
+
+        >>> import tensorferry as ferry
+        >>> table = ferry.WeightMap.parse('''
+        ... [map]
+        ... "y" = "x : a b -> b a"
+        ... ''')
+        >>> svg = table.explain({"x": ferry.TensorInfo("numpy", (2, 3), "float32")}).picture()
+        >>> "y: 0 3 1 4 2 5" in svg
+        True
+
+        Args:
+            colours: In how many parts along its first axis a source is coloured.
+            width: How wide it is: 64 for a screen, 32 for a phone.
+            styled: Whether the style is in it.
+            words: The words, in another language.
+
+        Raises:
+            FormatLimitError: There are too many elements.
+        """
+        from .maps.drawing import drawn
+
+        style = {} if words is None else {"words": words}
+        return drawn(self._lowered, self._source, colours, width=width, styled=styled, **style)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""

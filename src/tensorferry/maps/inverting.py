@@ -70,7 +70,7 @@ class _Use(NamedTuple):
         return self.left is None and all(each == _WHOLE for each in self.slices)
 
 
-class _Part(NamedTuple):
+class _MadePart(NamedTuple):
     """A part of the target that an expression makes.
 
     Args:
@@ -222,7 +222,7 @@ class _Inverting:
                 self._refuse(f"{rule.target} cannot be inverted: {why}", ever=True)
                 continue
             try:
-                uses = list(self._back(rule.expression, _Part(Reference(rule.target))))
+                uses = list(self._back(rule.expression, _MadePart(Reference(rule.target))))
             except _NoInverseError as error:
                 if self._source is None or error.ever:
                     self._refuse(f"{rule.target} cannot be inverted: {error}", ever=error.ever)
@@ -238,7 +238,7 @@ class _Inverting:
                 found[name].append(use._replace(is_assumed=rule.assumed))
         return found
 
-    def _back(self, expression: Expression, part: _Part) -> Iterator[tuple[NameTemplate, _Use]]:
+    def _back(self, expression: Expression, part: _MadePart) -> Iterator[tuple[NameTemplate, _Use]]:
         """Yield the sources of an expression, if what it makes is a part of the target."""
         if isinstance(expression, (Cast, View)):
             yield from self._back(expression.of, self._unchanged(expression, part))
@@ -262,7 +262,7 @@ class _Inverting:
         else:
             yield from self._back_of_concatenation(expression, part)
 
-    def _unchanged(self, expression: Cast | View, part: _Part) -> _Part:
+    def _unchanged(self, expression: Cast | View, part: _MadePart) -> _MadePart:
         """A part of the target before a cast or a view."""
         verb = "cast" if isinstance(expression, Cast) else "view"
         before = expression.before or self._dtype(expression.of)
@@ -286,7 +286,7 @@ class _Inverting:
         return part._replace(changes=(*part.changes, back), is_viewed=part.is_viewed or is_wider)
 
     def _back_of_reference(
-        self, reference: Reference, part: _Part
+        self, reference: Reference, part: _MadePart
     ) -> Iterator[tuple[NameTemplate, _Use]]:
         pattern, back = reference.pattern, part.reference
         if part.is_viewed and any(
@@ -320,7 +320,7 @@ class _Inverting:
                 )
             yield reference.name, _Use(reference.slices, found, part.changes, flat)
 
-    def _back_of_stack(self, stack: Stack, part: _Part) -> Iterator[tuple[NameTemplate, _Use]]:
+    def _back_of_stack(self, stack: Stack, part: _MadePart) -> Iterator[tuple[NameTemplate, _Use]]:
         axis = self._axis(stack, stack.axis)
         count = len(stack.parts)
         if stack.over is None and count > 1 and stack.pattern == _interleaving(axis - 1, count):
@@ -343,7 +343,7 @@ class _Inverting:
             yield from self._back(each, _taken(part, axis, taken, stack.pattern, count))
 
     def _back_of_concatenation(
-        self, joined: Concatenation, part: _Part
+        self, joined: Concatenation, part: _MadePart
     ) -> Iterator[tuple[NameTemplate, _Use]]:
         axis = self._axis(joined, joined.axis)
         if part.is_viewed:
@@ -450,8 +450,8 @@ def _words_of(expression: Expression) -> list[str]:
 
 
 def _taken(
-    part: _Part, axis: int, taken: AxisSlice, pattern: Pattern | None, count: int | None = None
-) -> _Part:
+    part: _MadePart, axis: int, taken: AxisSlice, pattern: Pattern | None, count: int | None = None
+) -> _MadePart:
     """A part of a part, along an axis of it, or of what it was before a pattern.
 
     Args:
