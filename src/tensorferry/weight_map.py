@@ -297,13 +297,16 @@ class WeightMap(Table):
         where that would. All others are made in memory of the host, in NumPy, and converted from there.
         What is no tensor is left out, with a warning that names it; `unknown` is as for `convert_tree`.
         """
-        from .maps.checking import findings, refuse
+        from .core.dtypes import find
+        from .maps.checking import findings, refuse, refuse_growth
         from .maps.trees import applied, headers_of_tensors, named_tensors
 
         tensors = named_tensors(tree, unknown=unknown, warns=True)
         headers = headers_of_tensors(tensors)
         lowered = self._lowered(tree, headers, dims, config)
         refuse(findings(lowered, headers))
+        sizes = [header.size * find(header.dtype).itemsize for header in headers.values()]
+        refuse_growth(lowered, sum(sizes))
         return applied(lowered, tensors, to, device, copy)
 
 

@@ -122,6 +122,36 @@ def test_a_number_in_a_name_can_be_a_formula():
     assert {name: int(x[0]) for name, x in made.items()} == {
         f"down.{i}.{j}.w": n for (i, j), n in expected.items()
     }
+    again = table('"down.{i}.{j}.w" = "input.{3*i+j+1}.w"').inverse().apply(made)
+    assert again == source
+
+
+def test_braces_and_brackets_are_in_names_with_a_backslash():
+    source = {"a{[1": A, "b : c": B}
+    text = r"""
+    'x\{0\}' = 'a\{\[1'
+    'y \: z' = 'b \: c : p q -> q p'
+    """
+    one = table(text)
+    assert_made(one.apply(source), {"x{0}": A, "y : z": np.ascontiguousarray(B.T)})
+    again = ferry.WeightMap.parse(str(one))
+    assert again.rules == one.rules
+    assert_made(one.inverse().apply(one.apply(source)), source)
+
+
+def test_names_in_nested_trees_are_dotted_paths():
+    made = table('"layer.w" = "model.blocks.0.w"').apply({"model": {"blocks": [{"w": A}]}})
+    assert_made(made, {"layer.w": A})
+
+
+def test_a_rename_shares_memory_unless_a_copy_is_asked_for():
+    one = table('"y" = "a"\n"z" = "b : p q -> q p"')
+    made = one.apply({"a": A, "b": B})
+    assert made["y"] is A
+    assert not np.shares_memory(made["z"], B)
+    copied = one.apply({"a": A, "b": B}, copy=True)
+    assert not np.shares_memory(copied["y"], A)
+    assert np.array_equal(copied["y"], A)
 
 
 def test_a_number_can_be_a_position():

@@ -37,6 +37,7 @@ MOST_BYTES = 8 << 20
 """The longest text of a table."""
 _MOST_RULES = 150_000
 _MOST_MOVES = 1_000_000
+_MOST_PARTS = 1 << 14
 _DEEPEST = 8
 _MOST_AXES = 64
 
@@ -177,6 +178,8 @@ class _Reader:
     def _parts(self, found: Any, depth: int) -> tuple[Expression, ...]:
         if not isinstance(found, list) or not found:
             raise FileFormatError(f"{shown(found)} is no list of tensors.")
+        if len(found) > _MOST_PARTS:
+            raise FileFormatError(f"a list of {len(found):,} tensors is too long.")
         return tuple([self.expression(each, depth) for each in found])
 
     def _concat(self, value: dict[str, Any], depth: int) -> Expression:

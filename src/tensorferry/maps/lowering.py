@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import defaultdict
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,6 +41,7 @@ __all__ = ["Constant", "Header", "Lowered", "Lowering", "MadeTensor", "MapFindin
 _MOST_MADE = 200_000
 """The most tensors of one target."""
 _MOST_INDEX = 1 << 20
+_MOST_MOVES = 2_000_000
 _LARGEST = 1 << 50
 """The most elements of one tensor."""
 _PARTS_OF_BYTES = frozenset(
@@ -292,6 +294,7 @@ class Lowering:
         self._solve(instances)
         made: dict[str, MadeTensor] = {}
         unmade: dict[str, str] = {}
+        count = 0
         for rule, values in instances:
             try:
                 name = rule.target.fill(values)
@@ -308,6 +311,10 @@ class Lowering:
             tensor = self._tensor(rule, name, values)
             if tensor is not None:
                 made[name] = tensor
+                count += len(tensor.moves)
+            if count > _MOST_MOVES:
+                self._add("length", name, "takes more moves than a table may have")
+                break
         doubtful = frozenset(self._doubtful)
         return Lowered(made, self._dropped(), self._findings, self._dims, unmade, doubtful)
 
@@ -425,14 +432,13 @@ class Lowering:
         for ref in refs:
             if not ref.names - frozenset().union(*map(frozenset, found)):
                 continue
-            found = [
+            pairs = (
                 {**values, **more}
                 for values in found
                 for _, more in self.matching(ref)
                 if all(values.get(each, number) == number for each, number in more.items())
-            ]
-            if len(found) > _MOST_MADE:
-                break
+            )
+            found = list(islice(pairs, _MOST_MADE + 1))
         missing = wanted - frozenset().union(*map(frozenset, found)) if found else wanted
         if missing:
             self._add("unfilled", str(rule.target), f"no name tells {', '.join(sorted(missing))}")
