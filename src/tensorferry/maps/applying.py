@@ -101,7 +101,8 @@ def viewed(array: Array, dtype: str) -> Array:
         found: Array = array.view(kind)
         return found
     swapped: Array = array.byteswap().view(kind)
-    return swapped.byteswap()
+    back: Array = swapped.byteswap()
+    return back
 
 
 def _cast(array: Array, dtype: str) -> Array:
