@@ -54,6 +54,16 @@ FORMS = {
     '"y" = { scale = -3, of = "a" }': A * np.int32(-3),
     '"y" = { scale = 0.5, of = { cast = "float32", of = "a" } }': A.astype("float32")
     * np.float32(0.5),
+    '"y" = { view = "uint8", of = "a" }': A.view("uint8"),
+    '"y" = { view = "float64", of = "a : a b -> b a" }': A.T.copy().view("float64"),
+    '"y" = { view = "float32", from = "int32", of = "a[1:]" }': A[1:].view("float32"),
+    '"y" = { view = "bfloat16", of = { concat = ["a", "b"], axis = 0 } }': np.concatenate(
+        [A, B]
+    ).view(ml_dtypes.bfloat16),
+    '"y" = { view = "uint16", of = { cast = "float16", of = "a" } }': A.astype("float16").view(
+        "uint16"
+    ),
+    '"y" = { cast = "int64", of = { view = "int16", of = "a" } }': A.view("int16").astype("int64"),
     '"y" = { same = ["a", "a"] }': A,
     '"y" = { fill = 1.5, shape = [2, 3], dtype = "bfloat16" }': np.full(
         (2, 3), 1.5, ml_dtypes.bfloat16
@@ -112,6 +122,36 @@ def test_a_number_in_a_name_can_be_a_formula():
     assert {name: int(x[0]) for name, x in made.items()} == {
         f"down.{i}.{j}.w": n for (i, j), n in expected.items()
     }
+    again = table('"down.{i}.{j}.w" = "input.{3*i+j+1}.w"').inverse().apply(made)
+    assert again == source
+
+
+def test_braces_and_brackets_are_in_names_with_a_backslash():
+    source = {"a{[1": A, "b : c": B}
+    text = r"""
+    'x\{0\}' = 'a\{\[1'
+    'y \: z' = 'b \: c : p q -> q p'
+    """
+    one = table(text)
+    assert_made(one.apply(source), {"x{0}": A, "y : z": np.ascontiguousarray(B.T)})
+    again = ferry.WeightMap.parse(str(one))
+    assert again.rules == one.rules
+    assert_made(one.inverse().apply(one.apply(source)), source)
+
+
+def test_names_in_nested_trees_are_dotted_paths():
+    made = table('"layer.w" = "model.blocks.0.w"').apply({"model": {"blocks": [{"w": A}]}})
+    assert_made(made, {"layer.w": A})
+
+
+def test_a_rename_shares_memory_unless_a_copy_is_asked_for():
+    one = table('"y" = "a"\n"z" = "b : p q -> q p"')
+    made = one.apply({"a": A, "b": B})
+    assert made["y"] is A
+    assert not np.shares_memory(made["z"], B)
+    copied = one.apply({"a": A, "b": B}, copy=True)
+    assert not np.shares_memory(copied["y"], A)
+    assert np.array_equal(copied["y"], A)
 
 
 def test_a_number_can_be_a_position():

@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -318,6 +319,47 @@ def test_a_hostile_table_is_refused(name, tmp_path):
     np.savez(tmp_path / "a.npz", a=np.zeros((2, 3)))
     with pytest.raises(ferry.ConversionError):
         ferry.convert_files(tmp_path / "a.npz", tmp_path / "b.npz", map=path)
+    assert not (tmp_path / "b.npz").exists()
+
+
+LARGE = {
+    "a fill": '{ fill = 0, shape = [1099511627776], dtype = "int8" }',
+    "a fill that overflows": "{ fill = 0, shape = [4611686018427387904, 4611686018427387904] }",
+    "a repetition": '"a : p q -> (p 100000000000) q"',
+    "a repetition that overflows": '"a : p q -> (p 1000000000000000000) q"',
+    "a stack of one": f"{{ stack = [{', '.join(['{ fill = 0, shape = [1000000000] }'] * 3)}] }}",
+    "a list": f"{{ concat = [{','.join(['%a%'] * 20_000)}], axis = 0 }}".replace("%", '"'),
+    "a move": '{ moves = [["a", [1000000000], [0, 1], [0, 0]]], shape = [1000000000] }',
+    "a move that writes once": '{ moves = [["a", [1000000000], [0, 0], [0, 0]]], shape = [24] }',
+    "a formula": '"a[9223372036854775*9223372036854775*9223372036854775:]"',
+    "names": '"a : p q -> p q"\n"z.{i}.{j}" = { concat = ["b.{i}", "c.{j}"], axis = 0 }',
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_table_that_makes_too_much_is_refused_before_it_does(name, tmp_path):
+    """In memory as for files: what Python and NumPy allocate stays below what the table itself may take."""
+    one = f'drop = ["a", "b.*", "c.*"]\n[map]\n"y" = {LARGE[name]}\n'
+    source = {"a": np.zeros((4, 6))}
+    if name == "names":
+        source |= {f"{word}.{i}": np.zeros(1) for i in range(450) for word in "bc"}
+    np.savez(tmp_path / "a.npz", **source)
+    (tmp_path / "t.toml").write_text(one, "utf-8")
+    calls = (
+        lambda: ferry.WeightMap.parse(one).apply(source),
+        lambda: ferry.load(tmp_path / "a.npz", map=tmp_path / "t.toml"),
+        lambda: ferry.convert_files(
+            tmp_path / "a.npz", tmp_path / "b.npz", map=tmp_path / "t.toml"
+        ),
+    )
+    for call in calls[: 1 if name == "names" else None]:
+        tracemalloc.start()
+        try:
+            with pytest.raises(ferry.ConversionError):
+                call()
+            assert tracemalloc.get_traced_memory()[1] < 128 << 20
+        finally:
+            tracemalloc.stop()
     assert not (tmp_path / "b.npz").exists()
 
 

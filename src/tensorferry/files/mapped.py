@@ -19,7 +19,7 @@ from ..core.dtypes import find
 from ..errors import FileFormatError, FormatLimitError, UnsupportedTypeError, shown
 from ..host.numpy_dtypes import numpy_dtype
 from ..maps.applying import changed, filled, refuse_different
-from ..maps.checking import findings, refuse
+from ..maps.checking import findings, refuse, refuse_growth
 from ..maps.language import MOST_BYTES, read_table
 from ..maps.lowering import Header, lower
 from ..maps.moves import box_of, reach
@@ -56,9 +56,6 @@ _LEAST_RUN = 1 << 16
 _MOST_RUNS = 1 << 14
 _MOST_CONFIG = 4 << 20
 _MOST_NUMBERS = 4096
-_GROWS = 16
-_GROWS_TO = 1 << 30
-"""A target may be 16 times as large as its source, or have 1 GiB."""
 
 
 class MovedTensor(Stored):
@@ -118,9 +115,12 @@ class MovedTensor(Stored):
 
     def blocks(self) -> Iterator[Array]:
         """Yield its values in order: see `Stored.blocks`."""
-        made, size = self.made, self.size
+        made, size = self.made, self.made.moved
         itemsize = find(made.source_dtype).itemsize
         row = self.shape[-1] if self.shape else 1
+        if size != self.size:
+            # A view has rows of more elements, or of fewer.
+            row = row * size // self.size
         rows = max(self._block_bytes() // max(row * itemsize, 1), 1)
         count = rows * row
         if rows == 1:
@@ -261,7 +261,7 @@ class ContentsMap(NamedTuple):
             warnings.warn(f"What is not a tensor was left out: {named(left, 20)}.", stacklevel=4)
         lowered = self.lowered(contents)
         refuse(self.findings(contents, lowered))
-        _refuse_growth(lowered, contents)
+        refuse_growth(lowered, sum(each.nbytes for each in contents.tensors.values()))
         quantised = blocks_of(contents)
         tensors: dict[str, Stored] = {}
         kept = {}
@@ -296,26 +296,6 @@ class ContentsMap(NamedTuple):
 def headers_of(contents: Contents) -> dict[str, Header]:
     """The shapes and dtypes of the tensors."""
     return {name: Header(stored.shape, stored.dtype) for name, stored in contents.tensors.items()}
-
-
-def _refuse_growth(lowered: Lowered, contents: Contents) -> None:
-    """Raise for a target that is out of all proportion to its source.
-
-    Raises:
-        FormatLimitError: It is.
-    """
-    most = max(_GROWS * sum(each.nbytes for each in contents.tensors.values()), _GROWS_TO)
-    sizes = {
-        name: made.header.size * find(made.header.dtype).itemsize
-        for name, made in lowered.tensors.items()
-    }
-    total = sum(sizes.values())
-    if total > most:
-        largest = max(sizes, key=sizes.__getitem__)
-        raise FormatLimitError(
-            f"The table makes {total:,} bytes of {most // _GROWS:,}, most of them in {largest}: "
-            "that is out of all proportion."
-        )
 
 
 @lru_cache(maxsize=8)

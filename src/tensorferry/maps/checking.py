@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import hints
+from ..core.dtypes import find
 from ..errors import FormatLimitError, TreeError
 from ..hints import Hint
 from .lowering import MapFinding
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from .lowering import Header, Lowered
     from .moves import Box
 
-__all__ = ["findings", "refuse"]
+__all__ = ["findings", "refuse", "refuse_growth"]
 
 _MOST_IN_HINT = 20
 _SOME_LENGTH = 32
+_GROWS = 16
+_GROWS_TO = 1 << 30
+"""A target may be 16 times as large as its source, or have 1 GiB."""
 _MOST_COUNTED = 1 << 28
 """Of how many elements each is looked at, if the steps alone do not tell."""
 
@@ -43,7 +47,7 @@ def findings(
     # Layers are alike: moves that differ only in their sources write the same elements.
     known: dict[object, bool] = {}
     for name, made in lowered.tensors.items():
-        size = made.header.size
+        size = made.moved
         for moves in (made.moves, *made.equal):
             key = size, tuple([move[1:4] for move in moves])
             is_covered = known.get(key)
@@ -193,6 +197,29 @@ def refuse(found: Sequence[MapFinding]) -> None:
         raise errors[0]
     if errors:
         raise TreeError(f"The table does not fit at {len(errors)} places:", errors)
+
+
+def refuse_growth(lowered: Lowered, nbytes: int) -> None:
+    """Raise for a target that is out of all proportion to its source.
+
+    Args:
+        lowered: The table for the source.
+        nbytes: The size of the source.
+
+    Raises:
+        FormatLimitError: It is.
+    """
+    sizes = {
+        name: made.header.size * find(made.header.dtype).itemsize
+        for name, made in lowered.tensors.items()
+    }
+    total = sum(sizes.values())
+    if total > max(_GROWS * nbytes, _GROWS_TO):
+        largest = max(sizes, key=sizes.__getitem__)
+        raise FormatLimitError(
+            f"The table makes {total:,} bytes of {nbytes:,}, most of them in {largest}: "
+            "that is out of all proportion."
+        )
 
 
 def _without_numbers(text: str) -> str:

@@ -18,6 +18,7 @@ from .expressions import (
     Reference,
     Same,
     Stack,
+    View,
     WrittenMove,
 )
 from .formulas import IDENTIFIER, LARGEST, formula
@@ -36,6 +37,7 @@ MOST_BYTES = 8 << 20
 """The longest text of a table."""
 _MOST_RULES = 150_000
 _MOST_MOVES = 1_000_000
+_MOST_PARTS = 1 << 14
 _DEEPEST = 8
 _MOST_AXES = 64
 
@@ -113,7 +115,8 @@ _KEYS = {
     "concat": ("axis", "pattern"),
     "stack": ("of", "axis", "pattern"),
     "same": (),
-    "cast": ("of",),
+    "cast": ("of", "from"),
+    "view": ("of", "from"),
     "add": ("of",),
     "scale": ("of",),
     "fill": ("shape", "dtype"),
@@ -175,6 +178,8 @@ class _Reader:
     def _parts(self, found: Any, depth: int) -> tuple[Expression, ...]:
         if not isinstance(found, list) or not found:
             raise FileFormatError(f"{shown(found)} is no list of tensors.")
+        if len(found) > _MOST_PARTS:
+            raise FileFormatError(f"a list of {len(found):,} tensors is too long.")
         return tuple([self.expression(each, depth) for each in found])
 
     def _concat(self, value: dict[str, Any], depth: int) -> Expression:
@@ -196,7 +201,10 @@ class _Reader:
         return Same(self._parts(value["same"], depth))
 
     def _cast(self, value: dict[str, Any], depth: int) -> Expression:
-        return Cast(_dtype(value["cast"]), self._of(value, depth))
+        return Cast(_dtype(value["cast"]), self._of(value, depth), _before(value))
+
+    def _view(self, value: dict[str, Any], depth: int) -> Expression:
+        return View(_dtype(value["view"]), self._of(value, depth), _before(value))
 
     def _add(self, value: dict[str, Any], depth: int) -> Expression:
         return Arithmetic("add", _number(value["add"]), self._of(value, depth))
@@ -294,6 +302,10 @@ def _dtype(name: Any) -> str:
     return str(name)
 
 
+def _before(value: dict[str, Any]) -> str | None:
+    return _dtype(value["from"]) if "from" in value else None
+
+
 def _number(value: Any) -> float:
     if type(value) not in (int, float):
         raise FileFormatError(f"{shown(value)} is no number.")
@@ -376,8 +388,12 @@ def written_expression(expression: Expression) -> str:
         pairs.append(("axis", str(expression.axis)))
     elif isinstance(expression, Same):
         pairs = [("same", _several(expression.parts))]
-    elif isinstance(expression, Cast):
-        pairs = [("cast", _quoted(expression.dtype)), ("of", written_expression(expression.of))]
+    elif isinstance(expression, (Cast, View)):
+        verb = "cast" if isinstance(expression, Cast) else "view"
+        pairs = [(verb, _quoted(expression.dtype))]
+        if expression.before is not None:
+            pairs.append(("from", _quoted(expression.before)))
+        pairs.append(("of", written_expression(expression.of)))
     elif isinstance(expression, Arithmetic):
         pairs = [
             (expression.verb, _float(expression.number)),
