@@ -221,22 +221,53 @@ def test_growth_is_bounded(tmp_path):
             ferry.convert_files(tmp_path / "a.npz", tmp_path / "b.npz", map=one)
 
 
-@pytest.mark.parametrize(
-    ("form", "rows"), [("a b -> b a", 1), ("(a 2) b -> (2 a) b", 1), ("a b -> b~ a", 1)]
-)
-def test_large_tensors_are_made_in_blocks(tmp_path, form, rows):
+LARGE = {
+    "a b -> b a": lambda x: x.T,
+    "(a 2) b -> (2 a) b": lambda x: np.concatenate([x[::2], x[1::2]]),
+    "(2 a) b -> (a 2) b": lambda x: np.stack([x[:1500], x[1500:]], 1).reshape(x.shape),
+    "a b -> b~ a": lambda x: x.T[::-1],
+    # Axes so short that a tile has all of them, on either side.
+    "a (2 b) -> a (b 2)": lambda x: np.stack([x[:, :1501], x[:, 1501:]], 2).reshape(x.shape),
+    "a (b 2) -> a (2 b)": lambda x: np.concatenate([x[:, ::2], x[:, 1::2]], 1),
+    "(3 2 a) b -> b (a 2~ 3)": lambda x: (
+        x.reshape(3, 2, 500, 3002)[:, ::-1].transpose(3, 2, 1, 0).reshape(3002, 3000)
+    ),
+    "(a 3) (19 b) -> b 19~ (3 a)": lambda x: (
+        x.reshape(1000, 3, 19, 158)[:, :, ::-1].transpose(3, 2, 1, 0).reshape(158, 19, 3000)
+    ),
+}
+
+
+@pytest.mark.parametrize("form", LARGE)
+def test_large_tensors_are_made_in_blocks(tmp_path, form):
     """Larger than a block, so that it is cut in the middle of rows and boxes."""
-    del rows
     x = np.random.default_rng(0).integers(0, 1 << 16, (3000, 3002)).astype("uint16")
     ferry.save({"a": x}, tmp_path / "a.safetensors")
     one = table(f'"y" = "a : {form}"')
     ferry.convert_files(tmp_path / "a.safetensors", tmp_path / "b.safetensors", map=one)
-    expected = {
-        "a b -> b a": x.T,
-        "(a 2) b -> (2 a) b": x.reshape(1500, 2, 3002).transpose(1, 0, 2).reshape(3000, 3002),
-        "a b -> b~ a": x.T[::-1],
-    }[form]
-    assert np.array_equal(ferry.load(tmp_path / "b.safetensors")["y"], expected)
+    assert np.array_equal(ferry.load(tmp_path / "b.safetensors")["y"], LARGE[form](x))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_memory_that_is_used_again_has_no_other_block(tmp_path, axis):
+    """Several sources, casts, a comparison of two, and a last block that is shorter."""
+    random = np.random.default_rng(2)
+    a, b = random.integers(0, 1 << 30, (2, 700, 901)).astype("int32")
+    ferry.save({"a": a, "b": b, "c": a}, tmp_path / "a.safetensors")
+    one = table(
+        f"""
+        "y" = {{ concat = ["a", "b : x y -> x y~", "c"], axis = {axis} }}
+        "z" = {{ cast = "int64", of = {{ concat = ["b", "a : x y -> x~ y"], axis = {axis} }} }}
+        "s" = {{ same = ["a : x y -> y x", "c : x y -> y x"] }}
+        """
+    )
+    ferry.convert_files(
+        tmp_path / "a.safetensors", tmp_path / "b.safetensors", map=one, verify=True
+    )
+    found = ferry.load(tmp_path / "b.safetensors")
+    assert np.array_equal(found["y"], np.concatenate([a, b[:, ::-1], a], axis))
+    assert np.array_equal(found["z"], np.concatenate([b, a[::-1]], axis).astype("int64"))
+    assert np.array_equal(found["s"], a.T)
 
 
 def test_runs_of_bytes_and_blocks_give_the_same(tmp_path):

@@ -18,11 +18,11 @@ from .. import hints
 from ..core.dtypes import find
 from ..errors import FileFormatError, FormatLimitError, UnsupportedTypeError, shown
 from ..host.numpy_dtypes import numpy_dtype
-from ..maps.applying import changed, filled, refuse_different
+from ..maps.applying import changed, filled, memory_for, refuse_different
 from ..maps.checking import findings, refuse
 from ..maps.language import MOST_BYTES, read_table
 from ..maps.lowering import Header, lower
-from ..maps.moves import box_of, reach
+from ..maps.moves import ends
 from ..maps.table import Table
 from .base.contents import blocks_of, noted
 from .base.nesting import named_values
@@ -125,16 +125,25 @@ class MovedTensor(Stored):
         count = rows * row
         if rows == 1:
             count = min(row, max(self._block_bytes() // itemsize, 1))
+        # The same memory for each block: the system would have to clear new pages.
+        memory, others = [
+            memory_for(min(count, size), made.source_dtype) if is_needed else None
+            for is_needed in (size > 0, bool(made.equal and size))
+        ]
         with _Elements(self.sources, made, 4 * BLOCK_BYTES) as elements:
             for start in range(0, size, max(count, 1)):
                 stop = min(start + count, size)
-                part = filled(
-                    made.moves, elements, made.source_dtype, start, stop, elements.free_pages
+                fill = partial(
+                    filled,
+                    sources=elements,
+                    dtype=made.source_dtype,
+                    start=start,
+                    stop=stop,
+                    release=elements.free_pages,
                 )
+                part = fill(made.moves, memory=memory)
                 for moves in made.equal:
-                    other = filled(
-                        moves, elements, made.source_dtype, start, stop, elements.free_pages
-                    )
+                    other = fill(moves, memory=others)
                     refuse_different(made, part, other, moves)
                 yield from chunks(changed(part, made.changes))
                 elements.release(stop)
@@ -162,10 +171,11 @@ class _Elements:
         self._files: dict[str, int] = {}
         self._arrays: dict[str, Array] = {}
         self._last: dict[str, int] = {}
+        self._memory: Array = np.empty(0, np.uint8)
         for moves in (made.moves, *made.equal):
             for move in moves:
                 name = str(move.source)
-                self._last[name] = max(self._last.get(name, 0), reach(box_of(move))[1])
+                self._last[name] = max(self._last.get(name, 0), ends(move)[1])
 
     def __enter__(self) -> Self:
         return self
@@ -175,7 +185,7 @@ class _Elements:
             os.close(descriptor)
 
     def __call__(self, name: str, first: int, last: int) -> Array:
-        """The elements of a tensor from one position to before another."""
+        """The elements of a tensor from one position to before another, until the next are asked for."""
         stored = self._sources[name]
         if not isinstance(stored, Packed) or stored.swapped:
             if name not in self._arrays:
@@ -186,10 +196,12 @@ class _Elements:
         if (last - first) * kind.itemsize > self._most:
             array: Array = np.ndarray((last - first,), kind, self._map(stored.path), offset)
             return array
-        found = np.empty(last - first, kind)
-        view = found.view(np.uint8).data if found.size else memoryview(b"")
-        read_fully(self._file(stored.path), view, offset, stored.path)
-        return found
+        nbytes = (last - first) * kind.itemsize
+        if nbytes > self._memory.size:
+            self._memory = np.empty(nbytes, np.uint8)
+        raw = self._memory[:nbytes]
+        read_fully(self._file(stored.path), raw.data, offset, stored.path)
+        return raw.view(kind)
 
     def _file(self, path: str) -> int:
         if path not in self._files:
