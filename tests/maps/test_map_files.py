@@ -148,6 +148,116 @@ def test_shards_are_resumed_only_with_the_same_table(model):
         ferry.convert_files(folder, target, **arguments, part=(3, 3))
 
 
+def test_bytes_read_are_those_of_the_source(tmp_path):
+    """Not what is made: repeated, cast, in parts, twice, or filled."""
+    a, b = np.arange(600.0).reshape(30, 20), np.arange(8, dtype="float32")
+    np.savez(tmp_path / "a.npz", a=a, b=b)
+    made = {
+        '"y" = "a"': (4800, 4800),
+        '"y" = "a : x y -> y x"': (4800, 4800),
+        '"y" = "a[:10]"': (1600, 1600),
+        '"y" = "a[:10]"\n"z" = "a[10:]"': (4800, 4800),
+        '"y" = "a"\n"z" = "a : x y -> y x"': (4800, 9600),
+        '"y" = "b : x -> x 100"': (32, 3200),
+        '"y" = { cast = "float64", of = "b : x -> x~" }': (32, 64),
+        '"y" = { stack = ["b", "b"], axis = 0 }': (32, 64),
+        '"y" = { same = ["a", "a : x y -> x y"] }': (4800, 4800),
+        '"y" = { fill = 1, shape = [3], dtype = "float32" }': (0, 12),
+    }
+    for number, (text, sizes) in enumerate(made.items()):
+        one = table(f'drop = ["*"]\n[map]\n{text}')
+        for target in (f"{number}.safetensors", f"{number}.npz"):
+            for dry_run in (True, False):
+                report = ferry.convert_files(
+                    tmp_path / "a.npz", tmp_path / target, map=one, dry_run=dry_run
+                )
+                assert (report.bytes_read, report.bytes_written) == sizes, text
+
+
+def test_shards_of_a_folder_stay_with_a_table(tmp_path):
+    """A tensor goes into the shard of its first source, as the renamed ones beside it."""
+    source = {f"{i}.{name}": np.full((40, 50), i, "float32") for i in range(4) for name in "ab"}
+    ferry.save(source, tmp_path / "in", shard="16KB", to="safetensors")
+    one = table('"{i}.x" = "{i}.a"\n"{i}.y" = "{i}.b : x y -> y x"')
+    ferry.convert_files(tmp_path / "in", tmp_path / "out", map=one)
+    before, after = (
+        sorted(each.name for each in (tmp_path / folder).iterdir()) for folder in ("in", "out")
+    )
+    assert before == after
+    assert len(after) == 5
+
+
+def test_progress_counts_what_is_written_and_read_again(model):
+    folder, path, expected = model
+    for target in ("o.safetensors", "o.npz", "o.h5"):
+        if target.endswith("h5"):
+            pytest.importorskip("h5py")
+        moved = []
+        report = ferry.convert_files(
+            folder, folder.parent / target, map=path, verify=True, progress=moved.append
+        )
+        assert report.bytes_written == sum(x.nbytes for x in expected.values())
+        assert sum(moved) == 2 * report.bytes_written
+
+
+def test_an_executor_of_somebody(model):
+    from concurrent.futures import ThreadPoolExecutor
+
+    folder, path, expected = model
+    target = folder.parent / "shards"
+    with ThreadPoolExecutor(2) as executor:
+        report = ferry.convert_files(
+            folder, target, map=path, shard="4KB", to="safetensors", executor=executor
+        )
+    assert len(report.written) > 2
+    assert_made(in_order(ferry.load(target), expected), expected)
+
+
+def test_resume_goes_on_where_it_stopped(model):
+    """The shards that are there are not made again; with another table all are."""
+    folder, path, expected = model
+    target = folder.parent / "shards"
+    arguments = {"map": path, "shard": "4KB", "to": "safetensors"}
+
+    class StoppedError(Exception):
+        pass
+
+    done = []
+
+    def stop(count):
+        done.append(count)
+        if sum(done) > 8000:
+            raise StoppedError
+
+    with pytest.raises(ferry.ResumableError):
+        ferry.convert_files(folder, target, **arguments, progress=stop)
+    assert not target.exists()
+    report = ferry.convert_files(folder, target, **arguments, resume=True)
+    assert report.skipped
+    assert report.written
+    assert_made(in_order(ferry.load(target), expected), expected)
+
+
+def test_verify_finds_what_was_written_wrongly(model, monkeypatch):
+    """A moved tensor is made again, and compared with what is in the file."""
+    from tensorferry.files.conversion import jobs
+
+    folder, path, _ = model
+    real = jobs.sync
+
+    def damaged(place):
+        real(place)
+        data = bytearray(Path(place).read_bytes())
+        data[-5] ^= 1
+        Path(place).write_bytes(data)
+
+    monkeypatch.setattr(jobs, "sync", damaged)
+    target = folder.parent / "out.safetensors"
+    with pytest.raises(ferry.VerificationError, match="does not read back the same"):
+        ferry.convert_files(folder, target, map=path, verify=True)
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_engines(model, engine):
     folder, path, expected = model
@@ -202,11 +312,15 @@ def test_checksums_of_sources_are_compared(tmp_path):
     place = data.index(np.float64(500.0).tobytes())
     data[place] ^= 1
     (tmp_path / "a.npz").write_bytes(data)
-    with pytest.raises(ferry.FileFormatError, match=r"corrupt|CRC"):
-        ferry.convert_files(
-            tmp_path / "a.npz", tmp_path / "b.safetensors", map=table('"y" = "a : a b -> b a"')
-        )
-    assert not (tmp_path / "b.safetensors").exists()
+    for dtype in (None, "float32"):
+        with pytest.raises(ferry.FileFormatError, match=r"corrupt|CRC"):
+            ferry.convert_files(
+                tmp_path / "a.npz",
+                tmp_path / "b.safetensors",
+                map=table('"y" = "a : a b -> b a"'),
+                dtype=dtype,
+            )
+        assert not (tmp_path / "b.safetensors").exists()
 
 
 def test_growth_is_bounded(tmp_path):

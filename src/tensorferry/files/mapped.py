@@ -84,10 +84,20 @@ class MovedTensor(Stored):
         keys = tuple([(name, stored.key) for name, stored in self.sources.items()])
         return keys, made.moves, made.changes, made.equal, self.dtype, self.shape
 
-    @property
-    def parts(self) -> tuple[Stored, ...]:
-        """The tensors that it is made of, whose checksums are compared."""
-        return tuple(self.sources.values())
+    def origins(self) -> list[tuple[Stored, int]]:
+        """See `Stored.origins`: of a source, not more than is moved out of it."""
+        needed = dict.fromkeys(self.sources, 0)
+        for moves in (self.made.moves, *self.made.equal):
+            for move in moves:
+                if move.source in needed:
+                    # A step of 0 repeats an element.
+                    axes = zip(move.sizes, move.source_steps, strict=True)
+                    needed[str(move.source)] += prod(size for size, step in axes if step)
+        return [
+            (origin, min(needed[name] * find(origin.dtype).itemsize, origin.nbytes))
+            for name, stored in self.sources.items()
+            for origin, _ in stored.origins()
+        ]
 
     def extents(self) -> list[Extent] | None:
         """The same as runs of bytes in files; ``None`` if it is no such thing."""

@@ -140,9 +140,7 @@ class Pump:
         Raises:
             FileFormatError: A checksum is wrong.
         """
-        if isinstance(stored, Repeated):
-            stored = stored.inner
-        for part in getattr(stored, "parts", (stored,)):
+        for part, _ in stored.origins():
             record = getattr(part, "record", None)
             if record is not None and record.crc is not None and record not in self._checked:
                 self._compare_sum(record)
