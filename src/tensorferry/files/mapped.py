@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ContentsMap",
+    "FileWeights",
     "MovedTensor",
     "config_beside",
     "contents_map",
@@ -54,6 +55,8 @@ _WIDE = 16 * BLOCK_BYTES
 _LEAST_RUN = 1 << 16
 """From this size in bytes on, runs of a file are copied by the system."""
 _MOST_RUNS = 1 << 14
+_MOST_DECODED = 32 << 20
+"""Up to how many bytes of tensors stay when they have been decoded; one always does."""
 _MOST_CONFIG = 4 << 20
 _MOST_NUMBERS = 4096
 _GROWS = 16
@@ -235,6 +238,65 @@ class _Elements:
         for pages in self._maps.values():
             # Mapped pages count as memory.
             pages.madvise(mmap.MADV_DONTNEED)
+
+
+class FileWeights:
+    """The tensors of files, to be read again and again: over maps of their own, or decoded.
+
+    Args:
+        tensors: The tensors.
+    """
+
+    def __init__(self, tensors: Mapping[str, Stored]) -> None:
+        self._maps: dict[str, mmap.mmap] = {}
+        self._decoded: dict[Hashable, Array] = {}
+        self.tensors = {name: _Weights(stored, self) for name, stored in tensors.items()}
+
+    def array(self, stored: Stored) -> Array:
+        """All of a tensor; one that must be decoded stays, until others are."""
+        found = self._decoded.get(stored.key)
+        if found is None:
+            found = stored.array(self._map)
+            if getattr(stored, "path", None) not in self._maps:
+                held = sum(each.nbytes for each in self._decoded.values())
+                if held + found.nbytes > _MOST_DECODED:
+                    self._decoded.clear()
+                self._decoded[stored.key] = found
+        return found
+
+    def _map(self, path: str) -> mmap.mmap:
+        if path not in self._maps:
+            with Path(path).open("rb") as file:
+                self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self._maps[path]
+
+    def release(self, path: str | None) -> None:
+        """Free the pages of a file."""
+        if path in self._maps:
+            self._maps[path].madvise(mmap.MADV_DONTNEED)
+
+
+class _Weights(NamedTuple):
+    """A tensor of `FileWeights`."""
+
+    stored: Stored
+    files: FileWeights
+
+    @property
+    def dtype(self) -> str:
+        return self.stored.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.stored.shape
+
+    def array(self) -> Array:
+        """All of it."""
+        return self.files.array(self.stored)
+
+    def release(self) -> None:
+        """Free its pages."""
+        self.files.release(getattr(self.stored, "path", None))
 
 
 # -- contents --------------------------------------------------------------------------------------
