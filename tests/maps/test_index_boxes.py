@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorferry.maps.fitting import fitted
-from tensorferry.maps.index_boxes import Lines, Part, index_of_part, index_of_parts
+from tensorferry.maps.index_boxes import IndexLines, IndexPart, index_of_part, index_of_parts
 
 
 def one_part(shape, groups, start=7):
@@ -15,9 +15,9 @@ def one_part(shape, groups, start=7):
     lines, whole = [], np.full(shape, start, np.int64)
     for first, last in groups:
         numbers = random.integers(0, 1000, shape[first:last])
-        lines.append(Lines(first, last, numbers))
+        lines.append(IndexLines(first, last, numbers))
         whole += numbers.reshape((1,) * first + numbers.shape + (1,) * (len(shape) - last))
-    return Part(start, tuple(lines)), whole
+    return IndexPart(start, tuple(lines)), whole
 
 
 SHAPES = {
@@ -96,8 +96,8 @@ def test_a_fit_is_the_same_as_of_the_array():
         numbers = np.arange(60).reshape(4, 3, 5) + 60 * number
         arrays.append(numbers)
         lines = [np.arange(4) * 15, np.arange(3) * 5, np.arange(5)]
-        groups = [Lines(axis, axis + 1, each) for axis, each in enumerate(lines)]
-        parts.append(Part(60 * number, tuple(groups)))
+        groups = [IndexLines(axis, axis + 1, each) for axis, each in enumerate(lines)]
+        parts.append(IndexPart(60 * number, tuple(groups)))
     whole = np.concatenate(arrays, 1).reshape(36, 5)
     index = index_of_parts((36, 5), 0, 9, [3, 3, 3], parts)
     assert np.array_equal(np.asarray(index), whole)

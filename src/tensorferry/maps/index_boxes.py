@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["IndexBox", "Lines", "Part", "index_of_part", "index_of_parts"]
+__all__ = ["IndexBox", "IndexLines", "IndexPart", "index_of_part", "index_of_parts"]
 
 
-class Lines(NamedTuple):
+class IndexLines(NamedTuple):
     """What a group of neighbouring axes adds to positions.
 
     Args:
@@ -34,7 +34,7 @@ class Lines(NamedTuple):
     numbers: Array
 
 
-class Part(NamedTuple):
+class IndexPart(NamedTuple):
     """Positions that are sums along axes.
 
     Args:
@@ -43,7 +43,7 @@ class Part(NamedTuple):
     """
 
     start: int
-    lines: tuple[Lines, ...]
+    lines: tuple[IndexLines, ...]
 
     def at(self, coordinates: Sequence[Any]) -> Any:
         """The positions at coordinates along each axis, which are broadcast."""
@@ -66,7 +66,7 @@ class _Whole(NamedTuple):
     axis: int
     period: int
     firsts: Array
-    parts: tuple[Part, ...]
+    parts: tuple[IndexPart, ...]
 
     def at(self, coordinates: Sequence[Any]) -> Any:
         """The positions at coordinates along each axis of the tensor, which are broadcast."""
@@ -125,7 +125,7 @@ class IndexBox:
     """
 
     def __init__(
-        self, whole: Part | _Whole, starts: tuple[int, ...], axes: tuple[_Axis, ...]
+        self, whole: IndexPart | _Whole, starts: tuple[int, ...], axes: tuple[_Axis, ...]
     ) -> None:
         self._whole = whole
         self._starts = starts
@@ -201,13 +201,13 @@ def _axes_of(shape: Sequence[int]) -> tuple[_Axis, ...]:
     return tuple([_Axis(axis, length, 1) for axis, length in enumerate(shape)])
 
 
-def index_of_part(shape: Sequence[int], part: Part) -> IndexBox:
+def index_of_part(shape: Sequence[int], part: IndexPart) -> IndexBox:
     """The positions of a tensor that is one part."""
     return IndexBox(part, (0,) * len(shape), _axes_of(shape))
 
 
 def index_of_parts(
-    shape: Sequence[int], axis: int, period: int, counts: Sequence[int], parts: Sequence[Part]
+    shape: Sequence[int], axis: int, period: int, counts: Sequence[int], parts: Sequence[IndexPart]
 ) -> IndexBox:
     """The positions of a tensor that is made of parts, side by side.
 

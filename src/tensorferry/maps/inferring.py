@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..typing import Array
     from .forms import Form
-    from .index_boxes import IndexBox, Part
+    from .index_boxes import IndexBox, IndexPart
     from .line_sums import LineOrder, TensorView, Weights
     from .lowering import MadeTensor
 
@@ -65,7 +65,7 @@ class _Arranged(NamedTuple):
         is_sure: Whether no two lines were equal.
     """
 
-    part: Part
+    part: IndexPart
     is_sure: bool
 
 

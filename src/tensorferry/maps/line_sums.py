@@ -14,7 +14,7 @@ import numpy as np
 
 from ..host.casts import cast
 from .applying import words_of
-from .index_boxes import Lines, Part
+from .index_boxes import IndexLines, IndexPart
 from .moves import steps_of
 
 if TYPE_CHECKING:
@@ -239,13 +239,13 @@ class TensorView(NamedTuple):
     steps: tuple[int, ...]
     sums: Callable[[int, int], Array | None]
 
-    def part(self, target: tuple[int, ...], lines: Sequence[LineOrder]) -> Part:
+    def part(self, target: tuple[int, ...], lines: Sequence[LineOrder]) -> IndexPart:
         """The positions of a target's elements, by the order of lines along groups of axes."""
         found = []
         for (first, last), (begin, end), order in lines:
             along = positions_along(self.shape[begin:end], self.steps[begin:end])
-            found.append(Lines(first, last, along[order].reshape(target[first:last])))
-        return Part(self.start, tuple(found))
+            found.append(IndexLines(first, last, along[order].reshape(target[first:last])))
+        return IndexPart(self.start, tuple(found))
 
 
 def positions_along(shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
