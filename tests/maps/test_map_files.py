@@ -6,6 +6,8 @@ import json
 import pickle
 import subprocess
 import sys
+import tempfile
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -382,6 +384,34 @@ def test_memory_that_is_used_again_has_no_other_block(tmp_path, axis):
     assert np.array_equal(found["y"], np.concatenate([a, b[:, ::-1], a], axis))
     assert np.array_equal(found["z"], np.concatenate([b, a[::-1]], axis).astype("int64"))
     assert np.array_equal(found["s"], a.T)
+
+
+def test_a_compressed_tensor_is_not_held_whole(tmp_path):
+    """It is decoded into a file without a name: 34 MB are turned in less memory, whatever they are made into."""
+    x = np.repeat(np.arange(1 << 12, dtype="float32"), 2100).reshape(4096, 2100)
+    np.savez_compressed(tmp_path / "a.npz", a=x, b=x[:1])
+    one = table('"t" = "a : x y -> y x"\n"y" = { concat = ["a[100:]", "b"], axis = 0 }')
+    tracemalloc.start()
+    try:
+        ferry.convert_files(tmp_path / "a.npz", tmp_path / "b.safetensors", map=one)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20
+    found = ferry.load(tmp_path / "b.safetensors")
+    assert np.array_equal(found["t"], x.T)
+    assert np.array_equal(found["y"], np.concatenate([x[100:], x[:1]]))
+
+
+def test_no_room_to_decode_is_said(tmp_path, monkeypatch):
+    x = np.zeros((4096, 2100), "float32")
+    np.savez_compressed(tmp_path / "a.npz", a=x)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        ferry.convert_files(
+            tmp_path / "a.npz", tmp_path / "b.safetensors", map=table('"t" = "a : x y -> y x"')
+        )
+    assert [each.name for each in tmp_path.iterdir()] == ["a.npz"]
 
 
 def test_runs_of_bytes_and_blocks_give_the_same(tmp_path):

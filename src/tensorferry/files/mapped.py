@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import tempfile
 import warnings
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -26,7 +27,7 @@ from ..maps.moves import ends
 from ..maps.table import Table
 from .base.contents import blocks_of, noted
 from .base.nesting import named_values
-from .base.raw import read_fully
+from .base.raw import read_fully, write_fully
 from .base.stored import BLOCK_BYTES, Extent, Packed, Stored, chunks
 from .base.wording import named, path_of
 
@@ -181,6 +182,7 @@ class _Elements:
         self._sources = sources
         self._most = most
         self._maps: dict[str, mmap.mmap] = {}
+        self._unpacked: dict[str, mmap.mmap] = {}
         self._files: dict[str, int] = {}
         self._arrays: dict[str, Array] = {}
         self._last: dict[str, int] = {}
@@ -202,7 +204,7 @@ class _Elements:
         stored = self._sources[name]
         if not isinstance(stored, Packed) or stored.swapped:
             if name not in self._arrays:
-                self._arrays[name] = stored.load().reshape(-1)
+                self._arrays[name] = self._decoded(name, stored)
             return self._arrays[name][first:last]
         kind = numpy_dtype(stored.dtype)
         offset = stored.offset + first * kind.itemsize
@@ -215,6 +217,22 @@ class _Elements:
         raw = self._memory[:nbytes]
         read_fully(self._file(stored.path), raw.data, offset, stored.path)
         return raw.view(kind)
+
+    def _decoded(self, name: str, stored: Stored) -> Array:
+        """All elements of a tensor: in memory if it is small, else in a file without a name."""
+        if stored.nbytes <= _MOST_DECODED // 2:
+            return stored.load().reshape(-1)
+        try:
+            with tempfile.TemporaryFile(prefix="tensorferry-") as file:
+                for block in stored.blocks():
+                    write_fully(file.fileno(), block.view(np.uint8))
+                pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            error.filename = error.filename or tempfile.gettempdir()
+            raise
+        self._unpacked[name] = pages
+        array: Array = np.ndarray((stored.size,), numpy_dtype(stored.dtype), pages)
+        return array
 
     def _file(self, path: str) -> int:
         if path not in self._files:
@@ -231,11 +249,12 @@ class _Elements:
         for name in [*self._arrays]:
             if self._last[name] < position:
                 del self._arrays[name]
+                self._unpacked.pop(name, None)
         self.free_pages()
 
     def free_pages(self) -> None:
         """Free the pages of what was read."""
-        for pages in self._maps.values():
+        for pages in (*self._maps.values(), *self._unpacked.values()):
             # Mapped pages count as memory.
             pages.madvise(mmap.MADV_DONTNEED)
 
