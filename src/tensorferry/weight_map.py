@@ -366,12 +366,14 @@ def _weights_of(given: Any, what: str) -> dict[str, Any]:
     Raises:
         UnsupportedTypeError: It is neither.
     """
+    from .files.mapped import FileWeights
+
     if isinstance(given, (str, os.PathLike)):
         from .files.api import open as open_file
 
-        return dict(open_file(given).tensors)
+        return dict(FileWeights(open_file(given).tensors).tensors)
     if hasattr(given, "tensors") and hasattr(given, "paths"):
-        return dict(given.tensors)
+        return dict(FileWeights(given.tensors).tensors)
     from .maps.trees import weights_in
 
     return dict(weights_in(given, what))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from tests.maps.support import assert_made, kinds, llama
 
 import tensorferry as ferry
+from tensorferry.files.base.stored import Decoded
 
 
 def weights(seed, *shapes, dtype="float32"):
@@ -218,6 +221,54 @@ def test_files(tmp_path):
     assert table.check(tmp_path / "a.safetensors", tmp_path / "b.npz") == []
     made = table.apply(source)
     assert_made({name: made[name] for name in expected}, expected)
+
+
+LARGE = np.random.default_rng(9).standard_normal((2000, 2100), "float32")
+ARRANGED = {
+    "transposed": {"y": LARGE.T},
+    "rotary": {"y": LARGE.reshape(20, 2, 50, 2100).transpose(0, 2, 1, 3)},
+    "joined": {"y": np.concatenate([LARGE[:, 1:], LARGE[:, :1]], 1)},
+    "in parts": {"y": LARGE[:900].T, "z": LARGE[900:]},
+}
+
+
+@pytest.mark.parametrize("how", ARRANGED)
+def test_no_number_for_each_element(tmp_path, how):
+    """Not in memory at a time: an index of 34 MB, nor the 17 MB themselves."""
+    if how == "joined":
+        source = {"b": LARGE[:, 1:].copy(), "a": LARGE[:, :1].copy()}
+    else:
+        source = {"w": LARGE}
+    ferry.save(source, tmp_path / "a.safetensors")
+    target = {name: np.ascontiguousarray(x) for name, x in ARRANGED[how].items()}
+    ferry.save(target, tmp_path / "b.safetensors")
+    ferry.WeightMap.infer({"a": Q}, {"b": Q})
+    tracemalloc.start()
+    try:
+        table = ferry.WeightMap.infer(tmp_path / "a.safetensors", tmp_path / "b.safetensors")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20
+    assert_made(table.apply(source), target)
+
+
+def test_what_must_be_decoded_is_decoded_few_times(tmp_path, monkeypatch):
+    """Not for each block that is compared."""
+    x = weights(4, (900, 1000))
+    np.savez_compressed(tmp_path / "a.npz", w=x)
+    np.savez_compressed(tmp_path / "b.npz", y=np.ascontiguousarray(x.T))
+    decoded = []
+    real = Decoded.blocks
+
+    def blocks(self):
+        decoded.append(self)
+        return real(self)
+
+    monkeypatch.setattr(Decoded, "blocks", blocks)
+    table = ferry.WeightMap.infer(tmp_path / "a.npz", tmp_path / "b.npz")
+    assert lines(table) == ['"y" = "w : a b -> b a"']
+    assert len(decoded) == 2
 
 
 @st.composite

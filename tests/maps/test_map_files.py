@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
@@ -149,6 +150,116 @@ def test_shards_are_resumed_only_with_the_same_table(model):
         ferry.convert_files(folder, target, **arguments, part=(3, 3))
 
 
+def test_bytes_read_are_those_of_the_source(tmp_path):
+    """Not what is made: repeated, cast, in parts, twice, or filled."""
+    a, b = np.arange(600.0).reshape(30, 20), np.arange(8, dtype="float32")
+    np.savez(tmp_path / "a.npz", a=a, b=b)
+    made = {
+        '"y" = "a"': (4800, 4800),
+        '"y" = "a : x y -> y x"': (4800, 4800),
+        '"y" = "a[:10]"': (1600, 1600),
+        '"y" = "a[:10]"\n"z" = "a[10:]"': (4800, 4800),
+        '"y" = "a"\n"z" = "a : x y -> y x"': (4800, 9600),
+        '"y" = "b : x -> x 100"': (32, 3200),
+        '"y" = { cast = "float64", of = "b : x -> x~" }': (32, 64),
+        '"y" = { stack = ["b", "b"], axis = 0 }': (32, 64),
+        '"y" = { same = ["a", "a : x y -> x y"] }': (4800, 4800),
+        '"y" = { fill = 1, shape = [3], dtype = "float32" }': (0, 12),
+    }
+    for number, (text, sizes) in enumerate(made.items()):
+        one = table(f'drop = ["*"]\n[map]\n{text}')
+        for target in (f"{number}.safetensors", f"{number}.npz"):
+            for dry_run in (True, False):
+                report = ferry.convert_files(
+                    tmp_path / "a.npz", tmp_path / target, map=one, dry_run=dry_run
+                )
+                assert (report.bytes_read, report.bytes_written) == sizes, text
+
+
+def test_shards_of_a_folder_stay_with_a_table(tmp_path):
+    """A tensor goes into the shard of its first source, as the renamed ones beside it."""
+    source = {f"{i}.{name}": np.full((40, 50), i, "float32") for i in range(4) for name in "ab"}
+    ferry.save(source, tmp_path / "in", shard="16KB", to="safetensors")
+    one = table('"{i}.x" = "{i}.a"\n"{i}.y" = "{i}.b : x y -> y x"')
+    ferry.convert_files(tmp_path / "in", tmp_path / "out", map=one)
+    before, after = (
+        sorted(each.name for each in (tmp_path / folder).iterdir()) for folder in ("in", "out")
+    )
+    assert before == after
+    assert len(after) == 5
+
+
+def test_progress_counts_what_is_written_and_read_again(model):
+    folder, path, expected = model
+    for target in ("o.safetensors", "o.npz", "o.h5"):
+        if target.endswith("h5"):
+            pytest.importorskip("h5py")
+        moved = []
+        report = ferry.convert_files(
+            folder, folder.parent / target, map=path, verify=True, progress=moved.append
+        )
+        assert report.bytes_written == sum(x.nbytes for x in expected.values())
+        assert sum(moved) == 2 * report.bytes_written
+
+
+def test_an_executor_of_somebody(model):
+    from concurrent.futures import ThreadPoolExecutor
+
+    folder, path, expected = model
+    target = folder.parent / "shards"
+    with ThreadPoolExecutor(2) as executor:
+        report = ferry.convert_files(
+            folder, target, map=path, shard="4KB", to="safetensors", executor=executor
+        )
+    assert len(report.written) > 2
+    assert_made(in_order(ferry.load(target), expected), expected)
+
+
+def test_resume_goes_on_where_it_stopped(model):
+    """The shards that are there are not made again; with another table all are."""
+    folder, path, expected = model
+    target = folder.parent / "shards"
+    arguments = {"map": path, "shard": "4KB", "to": "safetensors"}
+
+    class StoppedError(Exception):
+        pass
+
+    done = []
+
+    def stop(count):
+        done.append(count)
+        if sum(done) > 8000:
+            raise StoppedError
+
+    with pytest.raises(ferry.ResumableError):
+        ferry.convert_files(folder, target, **arguments, progress=stop)
+    assert not target.exists()
+    report = ferry.convert_files(folder, target, **arguments, resume=True)
+    assert report.skipped
+    assert report.written
+    assert_made(in_order(ferry.load(target), expected), expected)
+
+
+def test_verify_finds_what_was_written_wrongly(model, monkeypatch):
+    """A moved tensor is made again, and compared with what is in the file."""
+    from tensorferry.files.conversion import jobs
+
+    folder, path, _ = model
+    real = jobs.sync
+
+    def damaged(place):
+        real(place)
+        data = bytearray(Path(place).read_bytes())
+        data[-5] ^= 1
+        Path(place).write_bytes(data)
+
+    monkeypatch.setattr(jobs, "sync", damaged)
+    target = folder.parent / "out.safetensors"
+    with pytest.raises(ferry.VerificationError, match="does not read back the same"):
+        ferry.convert_files(folder, target, map=path, verify=True)
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_engines(model, engine):
     folder, path, expected = model
@@ -203,11 +314,15 @@ def test_checksums_of_sources_are_compared(tmp_path):
     place = data.index(np.float64(500.0).tobytes())
     data[place] ^= 1
     (tmp_path / "a.npz").write_bytes(data)
-    with pytest.raises(ferry.FileFormatError, match=r"corrupt|CRC"):
-        ferry.convert_files(
-            tmp_path / "a.npz", tmp_path / "b.safetensors", map=table('"y" = "a : a b -> b a"')
-        )
-    assert not (tmp_path / "b.safetensors").exists()
+    for dtype in (None, "float32"):
+        with pytest.raises(ferry.FileFormatError, match=r"corrupt|CRC"):
+            ferry.convert_files(
+                tmp_path / "a.npz",
+                tmp_path / "b.safetensors",
+                map=table('"y" = "a : a b -> b a"'),
+                dtype=dtype,
+            )
+        assert not (tmp_path / "b.safetensors").exists()
 
 
 def test_growth_is_bounded(tmp_path):
@@ -222,22 +337,81 @@ def test_growth_is_bounded(tmp_path):
             ferry.convert_files(tmp_path / "a.npz", tmp_path / "b.npz", map=one)
 
 
-@pytest.mark.parametrize(
-    ("form", "rows"), [("a b -> b a", 1), ("(a 2) b -> (2 a) b", 1), ("a b -> b~ a", 1)]
-)
-def test_large_tensors_are_made_in_blocks(tmp_path, form, rows):
+LARGE = {
+    "a b -> b a": lambda x: x.T,
+    "(a 2) b -> (2 a) b": lambda x: np.concatenate([x[::2], x[1::2]]),
+    "(2 a) b -> (a 2) b": lambda x: np.stack([x[:1500], x[1500:]], 1).reshape(x.shape),
+    "a b -> b~ a": lambda x: x.T[::-1],
+    # Axes so short that a tile has all of them, on either side.
+    "a (2 b) -> a (b 2)": lambda x: np.stack([x[:, :1501], x[:, 1501:]], 2).reshape(x.shape),
+    "a (b 2) -> a (2 b)": lambda x: np.concatenate([x[:, ::2], x[:, 1::2]], 1),
+    "(3 2 a) b -> b (a 2~ 3)": lambda x: (
+        x.reshape(3, 2, 500, 3002)[:, ::-1].transpose(3, 2, 1, 0).reshape(3002, 3000)
+    ),
+    "(a 3) (19 b) -> b 19~ (3 a)": lambda x: (
+        x.reshape(1000, 3, 19, 158)[:, :, ::-1].transpose(3, 2, 1, 0).reshape(158, 19, 3000)
+    ),
+}
+
+
+@pytest.mark.parametrize("form", LARGE)
+def test_large_tensors_are_made_in_blocks(tmp_path, form):
     """Larger than a block, so that it is cut in the middle of rows and boxes."""
-    del rows
     x = np.random.default_rng(0).integers(0, 1 << 16, (3000, 3002)).astype("uint16")
     ferry.save({"a": x}, tmp_path / "a.safetensors")
     one = table(f'"y" = "a : {form}"')
     ferry.convert_files(tmp_path / "a.safetensors", tmp_path / "b.safetensors", map=one)
-    expected = {
-        "a b -> b a": x.T,
-        "(a 2) b -> (2 a) b": x.reshape(1500, 2, 3002).transpose(1, 0, 2).reshape(3000, 3002),
-        "a b -> b~ a": x.T[::-1],
-    }[form]
-    assert np.array_equal(ferry.load(tmp_path / "b.safetensors")["y"], expected)
+    assert np.array_equal(ferry.load(tmp_path / "b.safetensors")["y"], LARGE[form](x))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_memory_that_is_used_again_has_no_other_block(tmp_path, axis):
+    """Several sources, casts, a comparison of two, and a last block that is shorter."""
+    random = np.random.default_rng(2)
+    a, b = random.integers(0, 1 << 30, (2, 700, 901)).astype("int32")
+    ferry.save({"a": a, "b": b, "c": a}, tmp_path / "a.safetensors")
+    one = table(
+        f"""
+        "y" = {{ concat = ["a", "b : x y -> x y~", "c"], axis = {axis} }}
+        "z" = {{ cast = "int64", of = {{ concat = ["b", "a : x y -> x~ y"], axis = {axis} }} }}
+        "s" = {{ same = ["a : x y -> y x", "c : x y -> y x"] }}
+        """
+    )
+    ferry.convert_files(
+        tmp_path / "a.safetensors", tmp_path / "b.safetensors", map=one, verify=True
+    )
+    found = ferry.load(tmp_path / "b.safetensors")
+    assert np.array_equal(found["y"], np.concatenate([a, b[:, ::-1], a], axis))
+    assert np.array_equal(found["z"], np.concatenate([b, a[::-1]], axis).astype("int64"))
+    assert np.array_equal(found["s"], a.T)
+
+
+def test_a_compressed_tensor_is_not_held_whole(tmp_path):
+    """It is decoded into a file without a name: 34 MB are turned in less memory, whatever they are made into."""
+    x = np.repeat(np.arange(1 << 12, dtype="float32"), 2100).reshape(4096, 2100)
+    np.savez_compressed(tmp_path / "a.npz", a=x, b=x[:1])
+    one = table('"t" = "a : x y -> y x"\n"y" = { concat = ["a[100:]", "b"], axis = 0 }')
+    tracemalloc.start()
+    try:
+        ferry.convert_files(tmp_path / "a.npz", tmp_path / "b.safetensors", map=one)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20
+    found = ferry.load(tmp_path / "b.safetensors")
+    assert np.array_equal(found["t"], x.T)
+    assert np.array_equal(found["y"], np.concatenate([x[100:], x[:1]]))
+
+
+def test_no_room_to_decode_is_said(tmp_path, monkeypatch):
+    x = np.zeros((4096, 2100), "float32")
+    np.savez_compressed(tmp_path / "a.npz", a=x)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        ferry.convert_files(
+            tmp_path / "a.npz", tmp_path / "b.safetensors", map=table('"t" = "a : x y -> y x"')
+        )
+    assert [each.name for each in tmp_path.iterdir()] == ["a.npz"]
 
 
 def test_runs_of_bytes_and_blocks_give_the_same(tmp_path):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
+import time
 from functools import partial
 
 import numpy as np
@@ -17,6 +21,8 @@ from tensorferry import ConversionError, WeightMap
 from tensorferry.errors import NotEnoughMemoryError, UnsupportedTypeError
 from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.maps.checking import findings
+from tensorferry.maps.child import Child, Job
+from tensorferry.maps.dyes import Pass
 from tensorferry.maps.expressions import Cast
 from tensorferry.maps.language import read_table
 from tensorferry.maps.lowering import Constant, Header, lower
@@ -504,6 +510,51 @@ def test_a_converter_that_does_not_end_is_ended():
     """After the time that is given."""
     with pytest.raises(ConversionError, match="within 2 seconds"):
         traced("for_ever", PLAIN, seconds=2)
+
+
+def child_of(name, folder, monkeypatch):
+    """A process for a converter that takes arrays of NumPy, whose files are in a folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    headers = {"w": Header((2,), "float32")}
+    place = f"tests.maps.converters:{name}"
+    return Child(Job((place, None), headers, "numpy", None, None, 60.0, None, ""))
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["between passes", "in a pass"])
+def test_a_trace_that_was_killed_leaves_nothing(tmp_path, monkeypatch, runs):
+    """Its converter's process sees that the pipe has ended, removes the files, and ends."""
+    child = child_of("for_ever", tmp_path, monkeypatch)
+    process = child._start()
+    if runs:
+        line = json.dumps([0, *Pass("ones")]) + "\n"
+        process.stdin.write(line.encode())
+    # As when the process that traces is killed.
+    process.stdin.close()
+    assert process.wait(120) == 0
+    assert list(tmp_path.iterdir()) == []
+    child.close()
+
+
+def test_what_was_killed_with_its_converter_is_removed_by_the_next(tmp_path, monkeypatch):
+    """Not what another process uses, or has just begun, or what is none of ours."""
+    old = time.time() - 3600
+    for name in ("left", "used", "young", "other"):
+        folder = tmp_path / f"tensorferry-trace-{name}"
+        folder.mkdir()
+        (folder / "0.bin").write_bytes(b"0123")
+        if name != "other":
+            (folder / "lock").touch()
+        if name != "young":
+            os.utime(folder, (old, old))
+    (tmp_path / "tensorferry-trace-link").symlink_to(tmp_path / "tensorferry-trace-left")
+    with (tmp_path / "tensorferry-trace-used" / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with child_of("for_ever", tmp_path, monkeypatch):
+            there = {each.name.removeprefix("tensorferry-trace-") for each in tmp_path.iterdir()}
+            assert {"used", "young", "other", "link"} <= there
+            assert "left" not in there
+            assert len(there) == 5
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_memory_is_bounded():

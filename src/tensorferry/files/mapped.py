@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import tempfile
 import warnings
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -18,15 +19,15 @@ from .. import hints
 from ..core.dtypes import find
 from ..errors import FileFormatError, FormatLimitError, UnsupportedTypeError, shown
 from ..host.numpy_dtypes import numpy_dtype
-from ..maps.applying import changed, filled, refuse_different
+from ..maps.applying import changed, filled, memory_for, refuse_different
 from ..maps.checking import findings, refuse, refuse_growth
 from ..maps.language import MOST_BYTES, read_table
 from ..maps.lowering import Header, lower
-from ..maps.moves import box_of, reach
+from ..maps.moves import ends
 from ..maps.table import Table
 from .base.contents import blocks_of, with_block_kinds
 from .base.nesting import named_values
-from .base.raw import read_fully
+from .base.raw import read_fully, write_fully
 from .base.stored import BLOCK_BYTES, Extent, Packed, Stored, chunks
 from .base.wording import named, path_of
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ContentsMap",
+    "FileWeights",
     "MovedTensor",
     "config_beside",
     "contents_map",
@@ -54,6 +56,8 @@ _WIDE = 16 * BLOCK_BYTES
 _LEAST_RUN = 1 << 16
 """From this size in bytes on, runs of a file are copied by the system."""
 _MOST_RUNS = 1 << 14
+_MOST_DECODED = 32 << 20
+"""Up to how many bytes of tensors stay when they have been decoded; one always does."""
 _MOST_CONFIG = 4 << 20
 _MOST_NUMBERS = 4096
 
@@ -81,10 +85,20 @@ class MovedTensor(Stored):
         keys = tuple([(name, stored.key) for name, stored in self.sources.items()])
         return keys, made.moves, made.changes, made.equal, self.dtype, self.shape
 
-    @property
-    def parts(self) -> tuple[Stored, ...]:
-        """The tensors that it is made of, whose checksums are compared."""
-        return tuple(self.sources.values())
+    def origins(self) -> list[tuple[Stored, int]]:
+        """See `Stored.origins`: of a source, not more than is moved out of it."""
+        needed = dict.fromkeys(self.sources, 0)
+        for moves in (self.made.moves, *self.made.equal):
+            for move in moves:
+                if move.source in needed:
+                    # A step of 0 repeats an element.
+                    axes = zip(move.sizes, move.source_steps, strict=True)
+                    needed[str(move.source)] += prod(size for size, step in axes if step)
+        return [
+            (origin, min(needed[name] * find(origin.dtype).itemsize, origin.nbytes))
+            for name, stored in self.sources.items()
+            for origin, _ in stored.origins()
+        ]
 
     def extents(self) -> list[Extent] | None:
         """The same as runs of bytes in files; ``None`` if it is no such thing."""
@@ -125,16 +139,25 @@ class MovedTensor(Stored):
         count = rows * row
         if rows == 1:
             count = min(row, max(self._block_bytes() // itemsize, 1))
+        # The same memory for each block: the system would have to clear new pages.
+        memory, others = [
+            memory_for(min(count, size), made.source_dtype) if is_needed else None
+            for is_needed in (size > 0, bool(made.equal and size))
+        ]
         with _Elements(self.sources, made, 4 * BLOCK_BYTES) as elements:
             for start in range(0, size, max(count, 1)):
                 stop = min(start + count, size)
-                part = filled(
-                    made.moves, elements, made.source_dtype, start, stop, elements.free_pages
+                fill = partial(
+                    filled,
+                    sources=elements,
+                    dtype=made.source_dtype,
+                    start=start,
+                    stop=stop,
+                    release=elements.free_pages,
                 )
+                part = fill(made.moves, memory=memory)
                 for moves in made.equal:
-                    other = filled(
-                        moves, elements, made.source_dtype, start, stop, elements.free_pages
-                    )
+                    other = fill(moves, memory=others)
                     refuse_different(made, part, other, moves)
                 yield from chunks(changed(part, made.changes))
                 elements.release(stop)
@@ -159,13 +182,15 @@ class _Elements:
         self._sources = sources
         self._most = most
         self._maps: dict[str, mmap.mmap] = {}
+        self._unpacked: dict[str, mmap.mmap] = {}
         self._files: dict[str, int] = {}
         self._arrays: dict[str, Array] = {}
         self._last: dict[str, int] = {}
+        self._memory: Array = np.empty(0, np.uint8)
         for moves in (made.moves, *made.equal):
             for move in moves:
                 name = str(move.source)
-                self._last[name] = max(self._last.get(name, 0), reach(box_of(move))[1])
+                self._last[name] = max(self._last.get(name, 0), ends(move)[1])
 
     def __enter__(self) -> Self:
         return self
@@ -175,21 +200,39 @@ class _Elements:
             os.close(descriptor)
 
     def __call__(self, name: str, first: int, last: int) -> Array:
-        """The elements of a tensor from one position to before another."""
+        """The elements of a tensor from one position to before another, until the next are asked for."""
         stored = self._sources[name]
         if not isinstance(stored, Packed) or stored.swapped:
             if name not in self._arrays:
-                self._arrays[name] = stored.load().reshape(-1)
+                self._arrays[name] = self._decoded(name, stored)
             return self._arrays[name][first:last]
         kind = numpy_dtype(stored.dtype)
         offset = stored.offset + first * kind.itemsize
         if (last - first) * kind.itemsize > self._most:
             array: Array = np.ndarray((last - first,), kind, self._map(stored.path), offset)
             return array
-        found = np.empty(last - first, kind)
-        view = found.view(np.uint8).data if found.size else memoryview(b"")
-        read_fully(self._file(stored.path), view, offset, stored.path)
-        return found
+        nbytes = (last - first) * kind.itemsize
+        if nbytes > self._memory.size:
+            self._memory = np.empty(nbytes, np.uint8)
+        raw = self._memory[:nbytes]
+        read_fully(self._file(stored.path), raw.data, offset, stored.path)
+        return raw.view(kind)
+
+    def _decoded(self, name: str, stored: Stored) -> Array:
+        """All elements of a tensor: in memory if it is small, else in a file without a name."""
+        if stored.nbytes <= _MOST_DECODED // 2:
+            return stored.load().reshape(-1)
+        try:
+            with tempfile.TemporaryFile(prefix="tensorferry-") as file:
+                for block in stored.blocks():
+                    write_fully(file.fileno(), block.view(np.uint8))
+                pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            error.filename = error.filename or tempfile.gettempdir()
+            raise
+        self._unpacked[name] = pages
+        array: Array = np.ndarray((stored.size,), numpy_dtype(stored.dtype), pages)
+        return array
 
     def _file(self, path: str) -> int:
         if path not in self._files:
@@ -206,13 +249,73 @@ class _Elements:
         for name in [*self._arrays]:
             if self._last[name] < position:
                 del self._arrays[name]
+                self._unpacked.pop(name, None)
         self.free_pages()
 
     def free_pages(self) -> None:
         """Free the pages of what was read."""
-        for pages in self._maps.values():
+        for pages in (*self._maps.values(), *self._unpacked.values()):
             # Mapped pages count as memory.
             pages.madvise(mmap.MADV_DONTNEED)
+
+
+class FileWeights:
+    """The tensors of files, to be read again and again: over maps of their own, or decoded.
+
+    Args:
+        tensors: The tensors.
+    """
+
+    def __init__(self, tensors: Mapping[str, Stored]) -> None:
+        self._maps: dict[str, mmap.mmap] = {}
+        self._decoded: dict[Hashable, Array] = {}
+        self.tensors = {name: _Weights(stored, self) for name, stored in tensors.items()}
+
+    def array(self, stored: Stored) -> Array:
+        """All of a tensor; one that must be decoded stays, until others are."""
+        found = self._decoded.get(stored.key)
+        if found is None:
+            found = stored.array(self._map)
+            if getattr(stored, "path", None) not in self._maps:
+                held = sum(each.nbytes for each in self._decoded.values())
+                if held + found.nbytes > _MOST_DECODED:
+                    self._decoded.clear()
+                self._decoded[stored.key] = found
+        return found
+
+    def _map(self, path: str) -> mmap.mmap:
+        if path not in self._maps:
+            with Path(path).open("rb") as file:
+                self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self._maps[path]
+
+    def release(self, path: str | None) -> None:
+        """Free the pages of a file."""
+        if path in self._maps:
+            self._maps[path].madvise(mmap.MADV_DONTNEED)
+
+
+class _Weights(NamedTuple):
+    """A tensor of `FileWeights`."""
+
+    stored: Stored
+    files: FileWeights
+
+    @property
+    def dtype(self) -> str:
+        return self.stored.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.stored.shape
+
+    def array(self) -> Array:
+        """All of it."""
+        return self.files.array(self.stored)
+
+    def release(self) -> None:
+        """Free its pages."""
+        self.files.release(getattr(self.stored, "path", None))
 
 
 # -- contents --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..host.memory import compact, paged
 from ..host.numpy_dtypes import numpy_dtype
 from .expressions import Cast, View
 from .lowering import Constant
-from .moves import box_of, clipped, copy_moves, reach
+from .moves import clipped, copy_moves, ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
     Elements = Callable[[str, int, int], Array]
 
-__all__ = ["changed", "filled", "made_array", "refuse_different", "viewed", "words_of"]
+__all__ = [
+    "changed",
+    "filled",
+    "made_array",
+    "memory_for",
+    "refuse_different",
+    "viewed",
+    "words_of",
+]
 
 _PAGED = 1 << 20
 
@@ -44,6 +52,7 @@ def filled(
     start: int,
     stop: int,
     release: Callable[[], None] | None = None,
+    memory: Array | None = None,
 ) -> Array:
     """The elements of a tensor from one position to before another, as an array of one axis.
 
@@ -55,21 +64,31 @@ def filled(
         start: The first position.
         stop: The position after the last.
         release: As for `copy_moves`.
+        memory: Where they are put, as an array of one axis of the dtype that is long enough; new
+            memory without it.
     """
-    kind = numpy_dtype(dtype)
-    make = paged if (stop - start) * kind.itemsize >= _PAGED else compact
-    found = make((stop - start,), kind)
+    if memory is None:
+        found = memory_for(stop - start, dtype)
+    else:
+        found = memory[: stop - start]
     target = words_of(found)
     for move in moves:
         for part in clipped(move, start, stop):
             if isinstance(part.source, Constant):
                 elements, first = _constant(part.source, dtype), 0
             else:
-                first, last = reach(box_of(part, source=True))
+                first, last = ends(part, source=True)
                 elements = sources(str(part.source), first, last + 1)
             from_there = part._replace(source_start=part.source_start - first)
             copy_moves([from_there], {part.source: words_of(elements)}, target, start, release)
     return found
+
+
+def memory_for(count: int, dtype: str) -> Array:
+    """New memory for elements, as an array of one axis."""
+    kind = numpy_dtype(dtype)
+    make = paged if count * kind.itemsize >= _PAGED else compact
+    return make((count,), kind)
 
 
 def _constant(constant: Constant, dtype: str) -> Array:

@@ -16,10 +16,12 @@ import os
 import pickle
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 __all__ = ["Child", "ConverterFailedError", "Job", "Output", "reference_to"]
 
 _START = "import sys; from tensorferry.maps.running import main; main(sys.argv[1])"
+_PREFIX = "tensorferry-trace-"
+_LOCK = "lock"
+_YOUNG = 60
+"""A folder of fewer seconds may not be locked yet."""
 _LONGEST_LOG = 2000
 _FOR_IMPORTS = 120
 """How many seconds a pass may take besides, for imports and for what is ours."""
@@ -187,7 +193,9 @@ class Child:
     """
 
     def __init__(self, job: Job, given: Mapping[str, Array] | None = None) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="tensorferry-trace-"))
+        _remove_what_is_left()
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self._lock = _locked(self._folder / _LOCK)
         self._job = job._replace(folder=str(self._folder))
         self._process: subprocess.Popen[bytes] | None = None
         self._count = 0
@@ -209,6 +217,9 @@ class Child:
         """End the process, and remove its files."""
         self._stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _stop(self) -> None:
         process, self._process = self._process, None
@@ -308,3 +319,34 @@ class Child:
         if "answer" in answer:
             answer = json.loads(Path(answer["answer"]).read_text())
         return answer
+
+
+def _locked(path: Path) -> int | None:
+    """A lock on a file, which ends with this process; ``None`` if another has it, or none can be."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_what_is_left() -> None:
+    """Remove the folders of traces that were killed together with their converter."""
+    with suppress(OSError):
+        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            with suppress(OSError):
+                status = folder.lstat()
+                is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+                is_old = time.time() - status.st_mtime > _YOUNG
+                if not (is_ours and is_old and (folder / _LOCK).exists()):
+                    continue
+                lock = _locked(folder / _LOCK)
+                if lock is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    os.close(lock)

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .expressions import Expression
     from .forms import Form
+    from .index_boxes import IndexBox
+
+    Box = Array | IndexBox
 
 __all__ = ["NotFittedError", "fit", "fitted"]
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 _MOST_SEGMENTS = 4096
 _MOST_JOINED = 1024
 _MOST_RAW = 4096
@@ -70,7 +73,9 @@ def fit(
     return expression_of(fitted(index, shape, sources), constants=constants, dtype=dtype)
 
 
-def fitted(index: Array, shape: Sequence[int], sources: Mapping[str, Sequence[int]]) -> Form:
+def fitted(
+    index: Array | IndexBox, shape: Sequence[int], sources: Mapping[str, Sequence[int]]
+) -> Form:
     """As `fit`, as numbers and names that can still be compared with those of other outputs.
 
     Raises:
@@ -100,7 +105,7 @@ class _Fitting:
         self._starts = np.array(starts, np.int64)
         self._random = np.random.default_rng(0)
 
-    def all(self, box: Array) -> Form:
+    def all(self, box: Box) -> Form:
         """The form of a whole output."""
         found = self._form(box, 0)
         return self._raw(box) if found is None else found
@@ -115,11 +120,11 @@ class _Fitting:
 
     # -- forms ---------------------------------------------------------------------------------------
 
-    def _form(self, box: Array, depth: int) -> Form | None:
+    def _form(self, box: Box, depth: int) -> Form | None:
         first = int(box[(0,) * box.ndim])
         odd: tuple[int, ...] | None = None
         if first < 0:
-            if bool((box == first).all()):
+            if bool((np.asarray(box) == first).all()):
                 return Filled(-1 - first, box.shape)
         else:
             piece = self._piece(box, first)
@@ -145,7 +150,7 @@ class _Fitting:
                 return form
         return None
 
-    def _cut(self, box: Array, axis: int, starts: list[int], depth: int) -> Form | None:
+    def _cut(self, box: Box, axis: int, starts: list[int], depth: int) -> Form | None:
         """A form of parts along an axis."""
         length = box.shape[axis]
         period = self._period(box, axis, starts)
@@ -160,7 +165,7 @@ class _Fitting:
             return None
         return self._joined(box, axis, starts, depth)
 
-    def _joined(self, box: Array, axis: int, starts: list[int], depth: int) -> Form | None:
+    def _joined(self, box: Box, axis: int, starts: list[int], depth: int) -> Form | None:
         stops = [*starts[1:], box.shape[axis]]
         sizes = [stop - start for start, stop in zip(starts, stops, strict=True)]
         is_stack = set(sizes) == {1} and self._is_new(box, axis)
@@ -173,9 +178,9 @@ class _Fitting:
             parts.append(part)
         return Joined(tuple(parts), axis, is_stack, box.ndim)
 
-    def _is_new(self, box: Array, axis: int) -> bool:
+    def _is_new(self, box: Box, axis: int) -> bool:
         """Whether an axis is not one that the sources have."""
-        line = np.moveaxis(box, axis, 0).reshape(box.shape[axis], -1)[:, 0]
+        line = _line(box, axis, (0,) * box.ndim)
         for number in line[line >= 0]:
             shape = self._shapes[self._source_of(int(number))]
             if len(shape) >= box.ndim and shape[min(axis, len(shape) - 1)] == 1:
@@ -184,7 +189,7 @@ class _Fitting:
 
     # -- cuts ----------------------------------------------------------------------------------------
 
-    def _segments(self, box: Array, axis: int, odd: tuple[int, ...] | None) -> list[int]:
+    def _segments(self, box: Box, axis: int, odd: tuple[int, ...] | None) -> list[int]:
         """Where the parts along an axis begin, as lines through a few places show."""
         places = [tuple(0 for _ in box.shape), tuple(length - 1 for length in box.shape)]
         places += [
@@ -222,7 +227,7 @@ class _Fitting:
                 at += _regular(part)
         return found
 
-    def _period(self, box: Array, axis: int, starts: list[int]) -> tuple[int, int] | None:
+    def _period(self, box: Box, axis: int, starts: list[int]) -> tuple[int, int] | None:
         """How many parts there are in a period, and its length; ``None`` if there is none."""
         count = len(starts)
         if count < 4:
@@ -240,7 +245,7 @@ class _Fitting:
 
     # -- one piece -----------------------------------------------------------------------------------
 
-    def _piece(self, box: Array, first: int) -> Piece | int | tuple[int, ...] | None:
+    def _piece(self, box: Box, first: int) -> Piece | int | tuple[int, ...] | None:
         """The one piece that a box is; or the axis of two halves that are swapped; or a place.
 
         A place is where a number is another than its row and column say.
@@ -276,14 +281,14 @@ class _Fitting:
 
     # -- moves ---------------------------------------------------------------------------------------
 
-    def _raw(self, box: Array) -> RawMoves:
+    def _raw(self, box: Box) -> RawMoves:
         """Moves of numbers for a box."""
         found: list[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
         steps = steps_of(box.shape)
         self._add_raw(box, 0, steps, found)
         return RawMoves(tuple(found), box.shape)
 
-    def _add_raw(self, box: Array, start: int, steps: tuple[int, ...], found: list[Any]) -> None:
+    def _add_raw(self, box: Box, start: int, steps: tuple[int, ...], found: list[Any]) -> None:
         first = int(box[(0,) * box.ndim])
         lines = [_line(box, axis, (0,) * box.ndim) - first for axis in range(box.ndim)]
         axes = [_atoms_of(line) for line in lines]
@@ -319,9 +324,9 @@ class _Fitting:
                 return
         for axis, at in enumerate(odd or ()):
             if at:
-                before, after = np.split(box, [at], axis)
-                self._add_raw(before, start, steps, found)
-                self._add_raw(after, start + at * steps[axis], steps, found)
+                for begin, end in ((0, at), (at, box.shape[axis])):
+                    part_of = box[_along_axis(axis, slice(begin, end))]
+                    self._add_raw(part_of, start + begin * steps[axis], steps, found)
                 return
         raise NotFittedError
 
@@ -331,11 +336,11 @@ def _along_axis(axis: int, which: Any) -> tuple[Any, ...]:
     return (*[slice(None)] * axis, which)
 
 
-def _line(box: Array, axis: int, place: Sequence[int]) -> Array:
+def _line(box: Box, axis: int, place: Sequence[int]) -> Array:
     """The elements along an axis through a place."""
-    which: list[Any] = list(place)
+    which: list[Any] = [*place]
     which[axis] = slice(None)
-    found: Array = box[tuple(which)]
+    found: Array = np.asarray(box[tuple(which)])
     return found
 
 
@@ -377,7 +382,7 @@ def _regular(line: Array) -> int:
     return size
 
 
-def _difference(box: Array, lines: Sequence[Array], first: int) -> tuple[int, ...] | None:
+def _difference(box: Box, lines: Sequence[Array], first: int) -> tuple[int, ...] | None:
     """Where a number is not the sum of those of the lines along the axes; ``None`` if all are."""
     if box.size > _CHUNK:
         # A few before all.
@@ -390,9 +395,9 @@ def _difference(box: Array, lines: Sequence[Array], first: int) -> tuple[int, ..
     return _first_difference(box, lines, first)
 
 
-def _first_difference(box: Array, lines: Sequence[Array], first: int) -> tuple[int, ...] | None:
+def _first_difference(box: Box, lines: Sequence[Array], first: int) -> tuple[int, ...] | None:
     if not box.ndim:
-        return None if int(box) == first else ()
+        return None if int(np.asarray(box)) == first else ()
     rows = box.shape[0]
     inner = prod(box.shape[1:])
     if inner > _CHUNK:
@@ -408,7 +413,7 @@ def _first_difference(box: Array, lines: Sequence[Array], first: int) -> tuple[i
     for start in range(0, rows, count):
         heads = lines[0][start : start + count] + first
         there = heads.reshape((-1,) + (1,) * (box.ndim - 1)) + rest
-        part = box[start : start + count]
+        part = np.asarray(box[start : start + count])
         if not np.array_equal(part, there):
             at = np.unravel_index(int(np.argmax(part != there)), part.shape)
             return start + int(at[0]), *map(int, at[1:])

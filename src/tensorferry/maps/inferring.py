@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from difflib import SequenceMatcher
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,30 +18,38 @@ import numpy as np
 
 from ..core.dtypes import find
 from ..host.casts import cast
-from .applying import changed, filled, words_of
+from .applying import changed, filled, memory_for, words_of
 from .expressions import AxisSlice, Reference
 from .fitting import NotFittedError, fitted
 from .forms import Filled, Piece, Placed, Stretch
 from .formulas import Formula
 from .generalizing import Model, Output, generalized
-from .line_sums import RANGE, LineSums, Window, positions_along, whole_view
+from .index_boxes import index_of_part, index_of_parts
+from .line_sums import RANGE, LineSums, Window, boxes, whole_view
 from .lowering import Header, lower
 from .names import NameTemplate
 from .spelling import numbered
 from .table import Rule, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ..typing import Array
     from .forms import Form
-    from .line_sums import TensorView, Weights
+    from .index_boxes import IndexBox, IndexPart
+    from .line_sums import LineOrder, TensorView, Weights
     from .lowering import MadeTensor
 
 __all__ = ["inferred"]
 
 _BLOCK = 1 << 18
 """How many elements are looked at at a time."""
+_EDGE = 512
+"""How many of them along each axis, where the order of two tensors differs."""
+_WIDE = 16 << 20
+"""How many bytes are made of a table at a time."""
+_PASSED = 4 << 20
+"""After how many bytes the pages of files are freed."""
 _MOST_TRIES = 4096
 _MOST_DIVISORS = 64
 
@@ -52,29 +61,24 @@ class _Arranged(NamedTuple):
     """Where the elements of one part are in another.
 
     Args:
-        positions: For each element of the one, in row-major order, the position in the other tensor;
-            ``None`` if it is the same box.
+        part: The positions of the one's elements in the other tensor.
         is_sure: Whether no two lines were equal.
     """
 
-    positions: Array
+    part: IndexPart
     is_sure: bool
 
 
 def _arranged(target: TensorView, source: TensorView) -> Iterator[_Arranged]:
     """Yield ways in which a target's elements may lie in a source, by the sums of lines."""
     for lines, is_sure in _matches(target, source, 0, frozenset()):
-        found = source.positions(lines)
-        yield _Arranged(found, is_sure)
-
-
-_Lines = list[tuple[tuple[int, int], "Array"]]
+        yield _Arranged(source.part(target.shape, lines), is_sure)
 
 
 def _matches(
     target: TensorView, source: TensorView, axis: int, used: frozenset[int]
-) -> Iterator[tuple[_Lines, bool]]:
-    """Yield matches of groups of axes from one on: the source's axes, and the order of its lines."""
+) -> Iterator[tuple[list[LineOrder], bool]]:
+    """Yield matches of groups of axes from one on, and whether no two lines were equal."""
     if axis == len(target.shape):
         left = [at for at, length in enumerate(source.shape) if length > 1 and at not in used]
         if not left:
@@ -91,7 +95,7 @@ def _matches(
                 continue
             taken = used | frozenset(range(first, end))
             for rest, rest_sure in _matches(target, source, last, taken):
-                yield [((first, end), order), *rest], is_sure and rest_sure
+                yield [((axis, last), (first, end), order), *rest], is_sure and rest_sure
 
 
 def _groups(shape: tuple[int, ...], length: int, used: frozenset[int]) -> Iterator[tuple[int, int]]:
@@ -173,6 +177,15 @@ class _Inference:
         self._found: dict[str, _Found] = {}
         self._by_total: dict[tuple[str, int, int], list[str]] = defaultdict(list)
         self._dtypes_done: set[str] = set()
+        self._read = 0
+
+    def _passed(self, nbytes: int, *weights: Weights) -> None:
+        """Free the pages of files, now and then: they count as memory."""
+        self._read += nbytes
+        if self._read >= _PASSED:
+            self._read = 0
+            for each in weights:
+                each.release()
 
     def _marks_of(self, name: str, dtype: str) -> LineSums:
         found = self._marks.get((name, dtype))
@@ -239,8 +252,9 @@ class _Inference:
         for tried, arranged in enumerate(_arranged(whole_view(target), whole_view(marks))):
             if tried >= _MOST_TRIES:
                 break
-            if self._confirmed(target, {source: marks}, arranged.positions):
-                found = _form(arranged.positions, target.shape, {source: marks.shape})
+            index = index_of_part(target.shape, arranged.part)
+            if self._confirmed(target, {source: marks}, index):
+                found = _form(index, target.shape, {source: marks.shape})
                 if found is None:
                     return False
                 self._add(name, found, (source,), is_assumed=is_assumed or not arranged.is_sure)
@@ -261,24 +275,35 @@ class _Inference:
         self._found[name] = _Found(form, sources, dtype, is_assumed, windows)
 
     def _confirmed(
-        self, target: LineSums, sources: Mapping[str, LineSums], positions: Array | None
+        self, target: LineSums, sources: Mapping[str, LineSums], index: IndexBox | None
     ) -> bool:
-        """Whether all values are the same, bit for bit."""
-        wanted = words_of(np.ascontiguousarray(target.weights.array()).reshape(-1))
-        arrays = [
-            np.ascontiguousarray(each.weights.array()).reshape(-1) for each in sources.values()
-        ]
+        """Whether all values are the same, bit for bit.
+
+        Args:
+            target: The tensor.
+            sources: What it is made of.
+            index: Where its elements are, if the sources are numbered through; ``None`` for one
+                source of the same shape.
+        """
         dtypes = {each.weights.dtype for each in sources.values()}
         if len(dtypes) > 1:
             return False
-        whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-        for start in range(0, target.size, _BLOCK):
-            stop = min(start + _BLOCK, target.size)
-            part = whole[start:stop] if positions is None else whole[positions[start:stop]]
+        starts = [*accumulate((each.size for each in sources.values()), initial=0)]
+        gather = _Gathered([each.weights.array() for each in sources.values()], starts)
+        wanted = target.weights.array().reshape(target.shape)
+        # Tiles, because lines of the one may be columns of the other.
+        edge = _EDGE if index is not None else None
+        for place in boxes(target.shape, _BLOCK, edge) if target.size else ():
+            if index is None:
+                (whole,) = gather.arrays
+                part = whole.reshape(target.shape)[place]
+            else:
+                part = gather(np.asarray(index[place]))
             if target.dtype not in dtypes:
-                part = cast(part, target.dtype)
-            if not np.array_equal(words_of(part), wanted[start:stop]):
+                part = cast(np.ascontiguousarray(part), target.dtype)
+            if not np.array_equal(_words(part), _words(wanted[place])):
                 return False
+            self._passed(part.nbytes, target.weights, *[each.weights for each in sources.values()])
         return True
 
     # -- equal tensors -------------------------------------------------------------------------------
@@ -341,22 +366,22 @@ class _Inference:
         target = self._target[name]
         offsets: dict[str, int] = {}
         sources: dict[str, LineSums] = {}
-        index = np.empty(target.size, np.int64)
         is_assumed, start = False, 0
+        parts = []
         chosen = self._chosen(name, [marks for _, _, marks in chain])
         for (first, count, several), marks in zip(chain, chosen, strict=True):
             is_assumed = is_assumed or len(several) > 1
             if marks.name not in offsets:
                 offsets[marks.name], sources[marks.name] = start, marks
                 start += marks.size
-            window = Window(axis, period, first, count)
-            view = window.view(target)
-            own = positions_along(view.shape, view.steps) + view.start
+            view = Window(axis, period, first, count).view(target)
             found = next(iter(_arranged(view, whole_view(marks))), None)
             if found is None:
                 return False
             is_assumed = is_assumed or not found.is_sure
-            index[own] = found.positions + offsets[marks.name]
+            parts.append(found.part._replace(start=offsets[marks.name]))
+        counts = [count for _, count, _ in chain]
+        index = index_of_parts(target.shape, axis, period, counts, parts)
         if not self._confirmed(target, sources, index):
             return False
         shapes = {each: marks.shape for each, marks in sources.items()}
@@ -388,8 +413,9 @@ class _Inference:
                 for tried, arranged in enumerate(_arranged(whole_view(target), view)):
                     if tried >= _MOST_TRIES:
                         break
-                    if self._confirmed(target, {source: marks}, arranged.positions):
-                        form = _form(arranged.positions, target.shape, {source: marks.shape})
+                    index = index_of_part(target.shape, arranged.part)
+                    if self._confirmed(target, {source: marks}, index):
+                        form = _form(index, target.shape, {source: marks.shape})
                         if form is None:
                             return
                         self._add(
@@ -478,18 +504,29 @@ class _Inference:
     def _makes(self, made: MadeTensor, marks: LineSums) -> bool:
         if made.header != Header(marks.shape, marks.dtype):
             return False
-        wanted = words_of(np.ascontiguousarray(marks.weights.array()).reshape(-1))
+        wanted = marks.weights.array().reshape(-1)
+        flat: dict[str, Array] = {}
+        weights = [marks.weights, *[self._source[name] for name in made.sources]]
 
         def elements(name: str, first: int, last: int) -> Array:
-            return np.ascontiguousarray(self._source[name].array()).reshape(-1)[first:last]
+            if name not in flat:
+                flat[name] = self._source[name].array().reshape(-1)
+            return flat[name][first:last]
 
-        for start in range(0, marks.size, _BLOCK * 4):
-            stop = min(start + _BLOCK * 4, marks.size)
-            part = changed(
-                filled(made.moves, elements, made.source_dtype, start, stop), made.changes
-            )
-            if not np.array_equal(words_of(part), wanted[start:stop]):
+        def release() -> None:
+            for each in weights:
+                each.release()
+
+        # As a file is written: in wide blocks, so that pages of a source are read a few times.
+        count = max(_WIDE // find(made.source_dtype).itemsize, 1)
+        memory = memory_for(min(count, max(marks.size, 1)), made.source_dtype)
+        for start in range(0, marks.size, count):
+            stop = min(start + count, marks.size)
+            part = filled(made.moves, elements, made.source_dtype, start, stop, release, memory)
+            part = changed(part, made.changes)
+            if not np.array_equal(_words(part), _words(wanted[start:stop])):
                 return False
+            release()
         return True
 
 
@@ -513,8 +550,41 @@ def _identity(source: str, shape: tuple[int, ...]) -> Form:
     return Piece(source, (), left, right)
 
 
+class _Gathered:
+    """Elements of several tensors that are numbered through, by their numbers.
+
+    Args:
+        arrays: The tensors.
+        starts: The number of the first element of each, and how many there are.
+    """
+
+    def __init__(self, arrays: Sequence[Array], starts: Sequence[int]) -> None:
+        self.arrays = [each.reshape(-1) for each in arrays]
+        self._starts = np.array(starts, np.int64)
+
+    def __call__(self, numbers: Array) -> Array:
+        """The elements at numbers."""
+        first, last = (
+            int(np.searchsorted(self._starts, end, "right")) - 1
+            for end in (numbers.min(), numbers.max())
+        )
+        if first == last:
+            found: Array = self.arrays[first][numbers - self._starts[first]]
+            return found
+        found = np.empty(numbers.shape, self.arrays[first].dtype)
+        for each in range(first, last + 1):
+            is_here = (numbers >= self._starts[each]) & (numbers < self._starts[each + 1])
+            if is_here.any():
+                found[is_here] = self.arrays[each][numbers[is_here] - self._starts[each]]
+        return found
+
+
+def _words(array: Array) -> Array:
+    return words_of(np.ascontiguousarray(array))
+
+
 def _form(
-    index: Array, shape: tuple[int, ...], sources: Mapping[str, tuple[int, ...]]
+    index: IndexBox, shape: tuple[int, ...], sources: Mapping[str, tuple[int, ...]]
 ) -> Form | None:
     try:
         return fitted(index, shape, sources)

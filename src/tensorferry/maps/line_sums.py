@@ -6,6 +6,7 @@ so equal sums are the same elements, wherever they lie.
 
 from __future__ import annotations
 
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from ..host.casts import cast
 from .applying import words_of
+from .index_boxes import IndexLines, IndexPart
 from .moves import steps_of
 
 if TYPE_CHECKING:
@@ -37,13 +39,19 @@ if TYPE_CHECKING:
             """All of it, over a map of the file if that can be."""
             ...  # for pyright
 
+        def release(self) -> None:
+            """Free the pages of the map, which come back when they are read."""
+            ...  # for pyright
 
-__all__ = ["RANGE", "LineSums", "TensorView", "Window", "positions_along", "whole_view"]
+
+__all__ = ["RANGE", "LineOrder", "LineSums", "TensorView", "Window", "boxes", "whole_view"]
 
 RANGE = 1 << 64
 """The range of sums."""
-_BLOCK = 1 << 18
-"""How many elements are looked at at a time."""
+_BLOCK = 1 << 15
+"""How many elements are looked at at a time, so that their hashes stay in the cache."""
+_PASSED = 4 << 20
+"""After how many bytes the pages of a file are freed."""
 _MOST_LINE = 1 << 22
 """The most lines of which each has a sum."""
 
@@ -67,16 +75,17 @@ def _hashes(array: Array) -> Array:
         return found
     if width <= 2:
         return _table(width)[words]
-    return _mixed(words.astype(np.uint64))
+    return _mixed(words)
 
 
 def _mixed(words: Array) -> Array:
-    found: Array = words + _ONE
-    found ^= found >> np.uint64(30)
+    found: Array = np.add(words, _ONE, dtype=np.uint64)
+    shifted: Array = found >> np.uint64(30)
+    found ^= shifted
     found *= _TWO
-    found ^= found >> np.uint64(27)
+    found ^= np.right_shift(found, np.uint64(27), out=shifted)
     found *= _THREE
-    found ^= found >> np.uint64(31)
+    found ^= np.right_shift(found, np.uint64(31), out=shifted)
     return found
 
 
@@ -150,14 +159,23 @@ class LineSums:
         if not self.size:
             return
         array = self.weights.array().reshape(self.shape)
-        for place in _boxes(self.shape):
+        passed = 0
+        for place in boxes(self.shape, _BLOCK):
             part = array[place]
+            passed += part.nbytes
             if self.dtype != self.weights.dtype:
                 part = cast(np.ascontiguousarray(part), self.dtype)
             yield place, _hashes(part)
+            if passed >= _PASSED:
+                self.weights.release()
+                passed = 0
+        self.weights.release()
 
     def sums(self, first: int, last: int) -> Array | None:
         """The sums along axes `first` to before `last` as one; ``None`` if they are too long."""
+        if self._total is None:
+            # The same pass gives those along each axis.
+            self._look()
         found = self._sums.get((first, last))
         if found is not None:
             return found
@@ -172,25 +190,36 @@ class LineSums:
         return found
 
 
-def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Yield the places of parts of about `_BLOCK` elements that make up a shape."""
-    steps = steps_of(shape)
-    axis = next((axis for axis, step in enumerate(steps) if step <= _BLOCK), len(shape))
-    if axis == len(shape):
-        yield tuple(slice(0, length) for length in shape)
-        return
-    count = max(_BLOCK // max(steps[axis], 1), 1)
-    for outer in np.ndindex(shape[:axis]):
-        for start in range(0, shape[axis], count):
-            stop = min(start + count, shape[axis])
-            yield (
-                *[slice(at, at + 1) for at in outer],
-                slice(start, stop),
-                *[slice(0, length) for length in shape[axis + 1 :]],
-            )
+def boxes(
+    shape: tuple[int, ...], most: int, edge: int | None = None
+) -> Iterator[tuple[slice, ...]]:
+    """Yield the places of parts that make up a shape.
+
+    Args:
+        shape: The shape.
+        most: How many elements a part has at most.
+        edge: How many of them along each axis; without it, a part is a run.
+    """
+    sizes, left = [], most
+    for length in reversed(shape):
+        size = max(min(length, left, edge or length), 1)
+        left //= size
+        sizes.append(size)
+    starts = [range(0, length, size) for length, size in zip(shape, reversed(sizes), strict=True)]
+    for corner in product(*starts):
+        yield tuple(
+            [
+                slice(at, min(at + each.step, each.stop))
+                for at, each in zip(corner, starts, strict=True)
+            ]
+        )
 
 
 # -- parts -----------------------------------------------------------------------------------------
+
+
+LineOrder = tuple[tuple[int, int], tuple[int, int], "Array"]
+"""Neighbouring axes of a target, those of a source with the same lines, and the order of these."""
 
 
 class TensorView(NamedTuple):
@@ -210,13 +239,13 @@ class TensorView(NamedTuple):
     steps: tuple[int, ...]
     sums: Callable[[int, int], Array | None]
 
-    def positions(self, lines: Sequence[tuple[tuple[int, int], Array]]) -> Array:
-        """The positions of its elements, by the order of lines along groups of axes."""
-        found: Array = np.array([self.start], np.int64)
-        for (first, last), order in lines:
-            along = positions_along(self.shape[first:last], self.steps[first:last])
-            found = (found[:, None] + along[order]).reshape(-1)
-        return found
+    def part(self, target: tuple[int, ...], lines: Sequence[LineOrder]) -> IndexPart:
+        """The positions of a target's elements, by the order of lines along groups of axes."""
+        found = []
+        for (first, last), (begin, end), order in lines:
+            along = positions_along(self.shape[begin:end], self.steps[begin:end])
+            found.append(IndexLines(first, last, along[order].reshape(target[first:last])))
+        return IndexPart(self.start, tuple(found))
 
 
 def positions_along(shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
@@ -256,12 +285,7 @@ class Window(NamedTuple):
         by = (*steps[: self.axis], step * self.period, step, *steps[self.axis + 1 :])
         start = self.first * step
 
-        def sums(first: int, last: int) -> Array | None:
-            """Those of the whole tensor, where they are not of other lines too."""
-            part = _part_of(marks, shape, start, by)
-            return part.sums(first, last)
-
-        return TensorView(marks, shape, start, by, sums)
+        return TensorView(marks, shape, start, by, _part_of(marks, shape, start, by).sums)
 
 
 class _PartOfWeights(NamedTuple):
@@ -282,6 +306,10 @@ class _PartOfWeights(NamedTuple):
             [step * flat.itemsize for step in self.steps],
             writeable=False,
         )
+
+    def release(self) -> None:
+        """As for the whole."""
+        self.weights.release()
 
 
 def _part_of(

@@ -25,7 +25,7 @@ from .expressions import (
     references_in,
 )
 from .formulas import NoValueError, formula
-from .moves import Move, NotMovedError, box_of, reach, restrided, simplified, steps_of
+from .moves import Move, NotMovedError, ends, restrided, simplified, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -632,10 +632,10 @@ class Lowering:
             header = self._header(name)
             dtypes[header.dtype] = name
             move = Move(name, each.sizes, each.target[0], each.target[1:], each.of[0], each.of[1:])
-            low, high = reach(box_of(simplified(move)))
+            low, high = ends(simplified(move))
             if low < 0 or high >= size:
                 raise _WrongError("bounds", f"a move writes {low} to {high} of {size} elements")
-            low, high = reach(box_of(move, source=True))
+            low, high = ends(move, source=True)
             if low < 0 or high >= header.size:
                 raise _WrongError(
                     "bounds", f"a move reads {low} to {high} of the {header.size} of {name}"

@@ -29,6 +29,7 @@ __all__ = [
     "copy_moves",
     "counts",
     "covers_once",
+    "ends",
     "reach",
     "restrided",
     "simplified",
@@ -40,8 +41,8 @@ _MOST_PIECES = 1 << 14
 _EDGES = 32, 512
 """How many elements of a target's row, and of a source's, are copied at a time if their order
 differs: three times as fast as with larger or square tiles."""
-
-
+_SHORT = 8
+"""Along axes of fewer elements, one is copied at a time."""
 _PASSED = 8 << 20
 """After how many bytes of a source its pages are released."""
 
@@ -280,6 +281,18 @@ def reach(box: Box) -> tuple[int, int]:
     return start, start + sum((size - 1) * step for size, step in axes)
 
 
+def ends(move: Move, *, source: bool = False) -> tuple[int, int]:
+    """The first and the last position that a move writes; or with `source` that it reads."""
+    first = last = move.source_start if source else move.target_start
+    steps = move.source_steps if source else move.target_steps
+    for size, step in zip(move.sizes, steps, strict=True):
+        if size > 1 and step > 0:
+            last += (size - 1) * step
+        elif size > 1:
+            first += (size - 1) * step
+    return first, last
+
+
 def covers_once(boxes: Iterable[Box], count: int) -> bool:
     """Whether boxes have each position below a count, and each once.
 
@@ -334,7 +347,7 @@ def counts(boxes: Iterable[Box], count: int) -> Array:
 
 def clipped(move: Move, start: int, stop: int) -> Iterator[Move]:
     """Yield the parts of a simplified move that write positions from `start` to before `stop`."""
-    low, high = reach(box_of(move))
+    low, high = ends(move)
     if high < start or low >= stop or not move.size:
         return
     if low >= start and high < stop:
@@ -397,9 +410,11 @@ def copy_moves(
     """
     for move in moves:
         source = sources[move.source]
-        to = np.lib.stride_tricks.as_strided(
-            target[move.target_start - start :],
+        to: Array = np.ndarray(
             move.sizes,
+            target.dtype,
+            target,
+            (move.target_start - start) * target.itemsize,
             [step * target.itemsize for step in move.target_steps],
         )
         of = _elements(source, move)
@@ -410,6 +425,10 @@ def _elements(source: Array, move: Move) -> Array:
     """The elements of a source that a move reads."""
     step = source.strides[0]
     sizes, steps, at = move.sizes, move.source_steps, move.source_start
+    if step == source.itemsize:
+        by = [each * step for each in steps]
+        array: Array = np.ndarray(sizes, source.dtype, source, at * step, by)
+        return array
     # From the lowest address on: a view must begin within the memory.
     flipped = [size > 1 and each < 0 for size, each in zip(sizes, steps, strict=True)]
     for size, each, is_flipped in zip(sizes, steps, flipped, strict=True):
@@ -429,10 +448,9 @@ def _copy(of: Array, to: Array, release: Callable[[], None] | None) -> None:
     if other is None or other == one or of.ndim < 2 or of.size <= prod(_EDGES):
         to[...] = of
         return
-    sizes = [1] * of.ndim
-    # Along both inner axes as far, and along the others one at a time.
-    sizes[one] = min(of.shape[one], _EDGES[0])
-    sizes[other] = min(of.shape[other], _EDGES[1])
+    sizes = _tile(of, one, other)
+    # A loop over few elements takes longer than these.
+    is_short = of.shape[one] < _SHORT
     # From the beginning of the source to its end, so that each of its pages is needed once.
     order = sorted(range(of.ndim), key=lambda axis: -abs(of.strides[axis]))
     steps = [range(0, of.shape[axis], sizes[axis]) for axis in order]
@@ -448,7 +466,30 @@ def _copy(of: Array, to: Array, release: Callable[[], None] | None) -> None:
                 passed = 0
         starts = dict(zip(order, corner, strict=True))
         cut = tuple([slice(starts[axis], starts[axis] + sizes[axis]) for axis in range(of.ndim)])
-        to[cut] = of[cut]
+        if is_short:
+            for index in range(of.shape[one]):
+                to[cut][..., index] = of[cut][..., index]
+        else:
+            to[cut] = of[cut]
+
+
+def _tile(of: Array, one: int, other: int) -> list[int]:
+    """How much of each axis is copied at a time.
+
+    Args:
+        of: The elements.
+        one: The inner axis of the target.
+        other: That of the source.
+    """
+    most = prod(_EDGES)
+    sizes = [1] * of.ndim
+    sizes[one] = min(of.shape[one], _EDGES[0])
+    sizes[other] = min(of.shape[other], most // sizes[one])
+    sizes[one] = min(of.shape[one], most // sizes[other])
+    for axis in sorted(range(of.ndim), key=lambda axis: abs(of.strides[axis])):
+        if axis not in (one, other):
+            sizes[axis] = min(of.shape[axis], max(most // prod(sizes), 1))
+    return sizes
 
 
 def _inner_axis(array: Array) -> int | None:

@@ -10,6 +10,7 @@ import os
 import pickle
 import random
 import select
+import shutil
 import struct
 import sys
 import time
@@ -71,7 +72,7 @@ def main(folder: str) -> None:
         while b"\n" not in pending:
             more = os.read(asked.fileno(), 1 << 16)
             if not more:
-                os._exit(0)
+                _end(place)
             pending += more
         line, _, pending = pending.partition(b"\n")
         number, *fields = json.loads(line)
@@ -88,10 +89,19 @@ def main(folder: str) -> None:
             answer["is_over"] = True
         target = place / f"{number}.json"
         target.write_text(json.dumps(answer))
-        replies.write(json.dumps({"answer": str(target)}) + "\n")
-        replies.flush()
+        try:
+            replies.write(json.dumps({"answer": str(target)}) + "\n")
+            replies.flush()
+        except OSError:
+            _end(place)
         if answer.get("is_over"):
             os._exit(0)
+
+
+def _end(folder: Path) -> None:
+    """End this process, whose trace is gone, and remove what both have written."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
 
 
 def _threads() -> int:
@@ -189,7 +199,7 @@ def _in_fork(
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(0)
-    status = _wait(child, job.seconds, pipes[1])
+    status = _wait(child, job.seconds, pipes[1], Path(job.folder))
     if status is None:
         return {"failed": f"did not end within {job.seconds:g} seconds"}
     if target.exists():
@@ -203,7 +213,7 @@ def _in_fork(
     return {"failed": f"ended the process (exit code {os.WEXITSTATUS(status)})"}
 
 
-def _wait(child: int, seconds: float, asked: Any) -> int | None:
+def _wait(child: int, seconds: float, asked: Any, folder: Path) -> int | None:
     """How a process ended; ``None`` if it takes too long, and was ended."""
     end, pause = time.monotonic() + seconds, 0.001
     while True:
@@ -216,7 +226,7 @@ def _wait(child: int, seconds: float, asked: Any) -> int | None:
             os.kill(child, 9)
             os.waitpid(child, 0)
             if readable:
-                os._exit(0)
+                _end(folder)
             return None
         pause = min(pause * 1.5, 0.05)
 

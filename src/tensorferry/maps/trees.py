@@ -129,6 +129,9 @@ class _InMemory(NamedTuple):
         """All of it."""
         return self.values
 
+    def release(self) -> None:
+        """Nothing: it is in memory."""
+
 
 def weights_in(tree: Any, what: str) -> dict[str, _InMemory]:
     """The tensors of a tree, by their dotted names, as arrays of the host.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import zlib
 from collections import deque
@@ -102,12 +103,16 @@ class Pump:
             for run in runs:
                 self._copy_range(run, descriptor)
             return None
+        waiting = 0
         for block in self.blocks(stored):
             bits: Any = block.view(np.uint8)
             raw = memoryview(bits if block.size else b"")
             if crc is not None:
                 crc = zlib.crc32(raw, crc)
-            write_fully(descriptor, raw)
+            waiting += write_fully(descriptor, raw)
+            if waiting >= 16 * BLOCK_BYTES:
+                _begin_to_write(descriptor, waiting)
+                waiting = 0
         return crc
 
     def _runs_of(self, stored: Stored) -> list[Extent] | None:
@@ -135,9 +140,7 @@ class Pump:
         Raises:
             FileFormatError: A checksum is wrong.
         """
-        if isinstance(stored, Repeated):
-            stored = stored.inner
-        for part in getattr(stored, "parts", (stored,)):
+        for part, _ in stored.origins():
             record = getattr(part, "record", None)
             if record is not None and record.crc is not None and record not in self._checked:
                 self._compare_sum(record)
@@ -188,7 +191,8 @@ class Pump:
     def _copy_range(self, stored: Packed, descriptor: int) -> None:
         done, total = 0, stored.nbytes
         with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
-            while done < total:
+            is_shifted = _is_shifted(file.fileno(), stored.offset, descriptor)
+            while done < total and not is_shifted:
                 wanted = min(total - done, 16 * BLOCK_BYTES)
                 try:
                     count = os.copy_file_range(
@@ -255,6 +259,16 @@ def _find_sync() -> Callable[[int, int, int, int], int] | None:
 
 
 _sync_range = _find_sync()
+
+
+def _is_shifted(source: int, offset: int, target: int) -> bool:
+    """Whether bytes get another place in their page on a disk of this machine.
+
+    Then the system copies each page in two parts, and a buffer that stays in the cache takes two
+    thirds of the time. File systems without a device may be on other machines, which copy there.
+    """
+    is_local = os.major(os.fstat(source).st_dev) != 0
+    return is_local and (os.lseek(target, 0, os.SEEK_CUR) - offset) % mmap.PAGESIZE != 0
 
 
 def _begin_to_write(descriptor: int, count: int) -> None:

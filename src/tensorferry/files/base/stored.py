@@ -295,6 +295,11 @@ class Stored(ABC):
         """The boxes that it is put together of, each by its first element; ``None`` if by none."""
         return None
 
+    def origins(self) -> list[tuple[Stored, int]]:
+        """The tensors in files that it is made of, each with how many bytes of it are needed."""
+        inner: Stored | None = getattr(self, "inner", None)
+        return [(self, self.nbytes)] if inner is None else inner.origins()
+
     @abstractmethod
     def blocks(self) -> Iterator[Array]:
         """Yield its values in order, as one-dimensional native arrays of about `BLOCK_BYTES`.

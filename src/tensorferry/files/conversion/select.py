@@ -30,7 +30,7 @@ from ...host.numpy_dtypes import of_numpy
 from ..base.contents import NotTensor, blocks_of, with_block_kinds, with_columns
 from ..base.nesting import is_flat, named_values
 from ..base.objects import refuse_demands
-from ..base.stored import BLOCK_BYTES, Record, Stored
+from ..base.stored import BLOCK_BYTES, Stored
 from ..base.tree_edits import rename as rename_in
 from ..base.tree_edits import without
 from ..base.wording import named
@@ -104,10 +104,6 @@ class Recast(Stored):
     @property
     def key(self) -> Hashable:
         return (self.inner.key, self.dtype, self.overflow)
-
-    @property
-    def record(self) -> Record | None:
-        return getattr(self.inner, "record", None)
 
     def blocks(self) -> Iterator[Array]:
         if self.inner.nbytes < _AHEAD:

@@ -21,7 +21,7 @@ from ..base.format import Format
 from ..base.limits import FileHint, Metadataless, OtherDtypes, Undecoded, Without, other_names
 from ..base.nesting import keys_of
 from ..base.raw import write_fully
-from ..base.stored import BLOCK_BYTES, Extent, Record, Stored
+from ..base.stored import BLOCK_BYTES, Extent, Stored
 from ..base.tree_strings import packed, unpacked
 from ..base.wording import is_unicode, named
 from ..encodings.array_parts import checked, cuts, filled
@@ -252,11 +252,6 @@ class Dequantised(Stored):
     @property
     def key(self) -> Hashable:
         return (self.inner.key, self.blocks_held)
-
-    @property
-    def record(self) -> Record | None:
-        """The region with a checksum that contains the bytes."""
-        return getattr(self.inner, "record", None)
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
         step = max(BLOCK_BYTES // (4 * self.blocks_held.length), 1) * self.blocks_held.nbytes

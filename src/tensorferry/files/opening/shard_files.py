@@ -271,11 +271,12 @@ def pieces(contents: Contents, shards: int | None, format: Format | None = None)
 
 
 def _by_file(tensors: Mapping[str, Stored]) -> dict[str, Hashable]:
-    """The source file of each tensor."""
-    return {
-        name: getattr(getattr(stored, "inner", stored), "path", None)
-        for name, stored in tensors.items()
-    }
+    """The source file of each tensor; of one that is made of several, that of the first."""
+    found: dict[str, Hashable] = {}
+    for name, stored in tensors.items():
+        origins = stored.origins()
+        found[name] = getattr(origins[0][0], "path", None) if origins else None
+    return found
 
 
 def _by_size(tensors: Mapping[str, Stored], nbytes: int) -> dict[str, Hashable]:
@@ -296,14 +297,17 @@ def _by_size(tensors: Mapping[str, Stored], nbytes: int) -> dict[str, Hashable]:
 def sizes(piece: Contents) -> tuple[int, int]:
     """How many bytes of tensors are read and written.
 
-    Tied tensors count once, unless they are written repeatedly.
+    Tied tensors count once, unless they are written repeatedly. What is read several times, because
+    several tensors are made of it, counts once.
     """
     ties = piece.ties
     stored = [each for name, each in piece.tensors.items() if name not in ties]
-    own = [each for each in stored if not isinstance(each, Repeated)]
-    return sum(getattr(each, "inner", each).nbytes for each in own), sum(
-        each.nbytes for each in stored
-    )
+    needed: dict[Hashable, int] = {}
+    for each in stored:
+        if not isinstance(each, Repeated):
+            for origin, count in each.origins():
+                needed[origin.key] = min(needed.get(origin.key, 0) + count, origin.nbytes)
+    return sum(needed.values()), sum(each.nbytes for each in stored)
 
 
 def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:

@@ -1,0 +1,223 @@
+"""Where each element of a tensor is in others, without a number for each: sums of numbers along axes.
+
+An index array takes eight bytes for each element. If the lines of a tensor are found in another, its
+positions are sums of one number for each line, and any part of them can be made when it is needed.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..typing import Array
+
+__all__ = ["IndexBox", "IndexLines", "IndexPart", "index_of_part", "index_of_parts"]
+
+
+class IndexLines(NamedTuple):
+    """What a group of neighbouring axes adds to positions.
+
+    Args:
+        first: The first axis.
+        last: The axis after the last.
+        numbers: What is added for each index along them.
+    """
+
+    first: int
+    last: int
+    numbers: Array
+
+
+class IndexPart(NamedTuple):
+    """Positions that are sums along axes.
+
+    Args:
+        start: What is added to all.
+        lines: What is added along groups of axes; nothing along all others.
+    """
+
+    start: int
+    lines: tuple[IndexLines, ...]
+
+    def at(self, coordinates: Sequence[Any]) -> Any:
+        """The positions at coordinates along each axis, which are broadcast."""
+        found: Any = np.int64(self.start)
+        for first, last, numbers in self.lines:
+            found = found + numbers[tuple(coordinates[first:last])]
+        return found
+
+
+class _Whole(NamedTuple):
+    """A tensor that is made of parts, side by side along an axis.
+
+    Args:
+        axis: The axis, which is rows of a period.
+        period: The length of a row.
+        firsts: Where each part begins in a row.
+        parts: The parts, which have an axis for the rows and one for what is theirs of a row.
+    """
+
+    axis: int
+    period: int
+    firsts: Array
+    parts: tuple[IndexPart, ...]
+
+    def at(self, coordinates: Sequence[Any]) -> Any:
+        """The positions at coordinates along each axis of the tensor, which are broadcast."""
+        rows, within = np.divmod(coordinates[self.axis], self.period)
+        number = np.searchsorted(self.firsts, within, "right") - 1
+        numbers = np.unique(number)
+        apart = [*coordinates[: self.axis], rows, within, *coordinates[self.axis + 1 :]]
+        if numbers.size == 1:
+            return self._of_part(int(numbers[0]), apart)
+        shape = np.broadcast_shapes(*(np.shape(each) for each in apart))
+        found = np.empty(shape, np.int64)
+        long = [axis for axis, length in enumerate(np.shape(number)) if length > 1]
+        for each in numbers.tolist():
+            if len(long) == 1:
+                # Lines of one axis of the box are of this part, whatever the others are.
+                (axis,) = long
+                places = np.flatnonzero(np.reshape(number, -1) == each)
+                some = [_taken(one, axis, places) for one in apart]
+                here: Any = (*[slice(None)] * axis, places)
+                found[here] = self._of_part(each, some)
+            else:
+                is_here = np.broadcast_to(number == each, shape)
+                some = [np.broadcast_to(one, shape)[is_here] for one in apart]
+                found[is_here] = self._of_part(each, some)
+        return found
+
+    def _of_part(self, number: int, apart: Sequence[Any]) -> Any:
+        within = apart[self.axis + 1] - self.firsts[number]
+        own = [*apart[: self.axis + 1], within, *apart[self.axis + 2 :]]
+        return self.parts[number].at(own)
+
+
+def _taken(coordinates: Any, axis: int, places: Array) -> Any:
+    """Some of an axis, if there is more than one."""
+    has_several = np.ndim(coordinates) > axis and np.shape(coordinates)[axis] > 1
+    return np.take(coordinates, places, axis) if has_several else coordinates
+
+
+class _Axis(NamedTuple):
+    """An axis of a box: of which axis of the tensor it is, its length, and its step there."""
+
+    axis: int
+    length: int
+    step: int
+
+
+class IndexBox:
+    """A box of the positions of a tensor's elements, of which any part is made when it is needed.
+
+    It has of an array what `fitting` uses: lengths, boxes and lines in it, axes that are split.
+
+    Args:
+        whole: The positions.
+        starts: Where it begins along each axis of the tensor.
+        axes: Its axes.
+    """
+
+    def __init__(
+        self, whole: IndexPart | _Whole, starts: tuple[int, ...], axes: tuple[_Axis, ...]
+    ) -> None:
+        self._whole = whole
+        self._starts = starts
+        self._axes = axes
+        self.shape = tuple([each.length for each in axes])
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._axes)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    def reshape(self, shape: tuple[int, ...]) -> IndexBox:
+        """The same box with some axes split."""
+        axes: list[_Axis] = []
+        left = iter(shape)
+        for axis, length, step in self._axes:
+            own = _until(left, length)
+            inner = [prod(own[at + 1 :]) for at in range(len(own))]
+            axes += [_Axis(axis, each, step * by) for each, by in zip(own, inner, strict=True)]
+        # What is left has one element.
+        axes += [_Axis(0, length, 0) for length in left]
+        return IndexBox(self._whole, self._starts, tuple(axes))
+
+    def __getitem__(self, key: Any) -> Any:
+        """A smaller box; an array of at most one axis; or the positions at arrays of places."""
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if any(isinstance(each, np.ndarray) for each in keys):
+            return self._whole.at(self._coordinates(keys))
+        starts, axes = [*self._starts], []
+        keys += [slice(None)] * (len(self._axes) - len(keys))
+        for each, own in zip(keys, self._axes, strict=True):
+            if isinstance(each, slice):
+                begin, end, _ = each.indices(own.length)
+                axes.append(own._replace(length=end - begin))
+            else:
+                begin = range(own.length)[each]
+            if self._starts:
+                starts[own.axis] += begin * own.step
+        box = IndexBox(self._whole, tuple(starts), tuple(axes))
+        return box if len(axes) > 1 else np.asarray(box)[()]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        del copy  # it is new memory anyway
+        grid = np.ogrid[tuple([slice(length) for length in self.shape])] if self.shape else ()
+        found: Array = np.broadcast_to(self._whole.at(self._coordinates(grid)), self.shape)
+        return found if dtype is None else found.astype(dtype)
+
+    def _coordinates(self, places: Sequence[Any]) -> list[Any]:
+        """The coordinates of places in the box along each axis of the tensor."""
+        found: list[Any] = [np.int64(start) for start in self._starts]
+        for place, own in zip(places, self._axes, strict=True):
+            if found:
+                found[own.axis] = found[own.axis] + place * own.step
+        return found
+
+
+def _until(lengths: Iterator[int], product: int) -> list[int]:
+    """The next lengths, whose product is given."""
+    found: list[int] = []
+    size = 1
+    while size < product or not found:
+        found.append(next(lengths))
+        size *= found[-1]
+    return found
+
+
+def _axes_of(shape: Sequence[int]) -> tuple[_Axis, ...]:
+    return tuple([_Axis(axis, length, 1) for axis, length in enumerate(shape)])
+
+
+def index_of_part(shape: Sequence[int], part: IndexPart) -> IndexBox:
+    """The positions of a tensor that is one part."""
+    return IndexBox(part, (0,) * len(shape), _axes_of(shape))
+
+
+def index_of_parts(
+    shape: Sequence[int], axis: int, period: int, counts: Sequence[int], parts: Sequence[IndexPart]
+) -> IndexBox:
+    """The positions of a tensor that is made of parts, side by side.
+
+    Args:
+        shape: The shape.
+        axis: Along which axis they are side by side, in rows of a period.
+        period: The length of a row.
+        counts: How much of a row each part has.
+        parts: The parts, with an axis for the rows and one for what is theirs of a row.
+    """
+    firsts = np.array([0, *accumulate(counts)][:-1], np.int64)
+    whole = _Whole(axis, period, firsts, tuple(parts))
+    return IndexBox(whole, (0,) * len(shape), _axes_of(shape))
