@@ -190,8 +190,8 @@ GROUPS = {
     "trees": "convert_tree describe_tree explain_tree collate explain_collate snapshot TreePlan BatchPlan",
     "functions": "wrap wrap_module explain_wrap WrapPlan",
     "transfers": "start prefetch Transfer Prefetch transfers.prefetch.PrefetchStats",
-    "files": "open load explain_load save convert_files WeightMap files.base.contents.Contents LazyTree LazyReference Report LoadPlan "
-    "files.load_plan.LoadedTensor files.ranges.runs.ByteRuns",
+    "files": "open load explain_load save convert_files WeightMap files.base.contents.Contents LazyTree LazyReference "
+    "Report LoadPlan files.load_plan.LoadedTensor files.ranges.runs.ByteRuns",
 }
 """The functions and classes that have a page together."""
 

@@ -244,3 +244,34 @@ def test_facts_keep_nothing():
     with contextlib.suppress(TypeError):
         memory.facts(5)
     assert (sys.getrefcount(made[0]), sys.getrefcount(made[0].dtype)) == before
+
+
+@extension
+@settings(max_examples=examples(300), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 6)), max_size=40))
+def test_runs_of_bytes_are_told_apart(runs):
+    """Lists and buffers of starts and ends; a run without bytes counts as a byte."""
+    starts, ends = [start for start, _ in runs], [start + length for start, length in runs]
+    taken = [
+        each
+        for start, end in zip(starts, ends, strict=True)
+        for each in range(start, max(end, start + 1))
+    ]
+    apart, numbers = memory._joins().are_apart, np.array([starts, ends], np.uint64).reshape(2, -1)
+    assert apart(starts, ends) is (len(set(taken)) == len(taken))
+    assert apart(*numbers) is apart(starts, memoryview(numbers[1])) is apart(starts, ends)
+
+
+@extension
+def test_what_is_no_run_of_bytes_is_refused():
+    """Other starts than ends, and numbers that are no addresses."""
+    apart, largest = memory._joins().are_apart, 2**64 - 2
+    assert apart([largest, 0], [largest + 1, 1])
+    for starts, ends in (([1], []), ([1, 2], [3]), (np.zeros(2, "u8"), np.zeros(1, "u8"))):
+        with pytest.raises(ValueError, match="other starts than ends"):
+            apart(starts, ends)
+    for odd in ([-1], [2**64], ["x"], np.zeros((4, 2))[:, 0]):
+        with pytest.raises((TypeError, ValueError, OverflowError, BufferError)):
+            apart(odd, odd)
+    with pytest.raises(TypeError):
+        apart([1])

@@ -256,12 +256,13 @@ static int read_numbers(PyObject *numbers, uint64_t *to, Py_ssize_t count)
     if (PyList_Check(numbers)) {
         for (Py_ssize_t index = 0; index < count; index++) {
             PyObject *number = index < PyList_Size(numbers) ? PyList_GetItem(numbers, index) : NULL;
-            to[2 * index] = number == NULL ? (uint64_t)-1 : PyLong_AsUnsignedLongLong(number);
-            if (to[2 * index] == (uint64_t)-1) {
-                if (!PyErr_Occurred())
-                    PyErr_SetString(PyExc_ValueError, "there are other starts than ends");
+            if (number == NULL) {
+                PyErr_SetString(PyExc_ValueError, "there are other starts than ends");
                 return 0;
             }
+            to[2 * index] = PyLong_AsUnsignedLongLong(number);
+            if (to[2 * index] == (uint64_t)-1 && PyErr_Occurred())
+                return 0;
         }
         return 1;
     }
