@@ -90,7 +90,11 @@ FERRY = (
 )
 # One byte of every page of every tensor.
 _TOUCH = "for each in state.values(): np.asarray(each).view(np.uint8)[::4096].sum()"
+_READ = "for each in state.values(): each.sum()"
 _ALL = "state = {name: lazy[name] for name in lazy}"
+# Whoever allocates much after the import of PyTorch pays for a collection of its objects, which is
+# not ours.
+_ALONE = "import gc, tensorferry as ferry; gc.disable()"
 
 
 @dataclass(frozen=True)
@@ -137,9 +141,7 @@ def _touched(framework: str, imports: str, ratio: float, *, first: bool = False)
     """Every page of every tensor, loaded lazily by ours and by their own `load_file`; or also our first use."""
     ours = f'lazy = ferry.load("model.safetensors", to="{framework}", lazy=True)'
     warm_up = f'{FERRY}; {imports}; ferry.convert([1.0], "{framework}")'
-    # Whoever allocates much after the import of PyTorch pays for a collection of its objects, which
-    # is not ours.
-    alone = f"{imports}; import gc, tensorferry as ferry; gc.disable()"
+    alone = f"{imports}; {_ALONE}"
     what = "first use, every page touched" if first else "every page touched"
     return _Pair(
         f'load(..., to="{framework}", lazy=True), {what} / safetensors\' load_file',
@@ -220,8 +222,29 @@ _PAIRS = (
         "layers.safetensors",
         Target(ratio=2),
     ),
+    _Pair(
+        'load(..., to="torch", lazy=True), first use, before the first touch / safe_open(...).keys()',
+        Line(
+            'lazy = ferry.load("layers.safetensors", to="torch", lazy=True)',
+            f"{TORCH}; {_ALONE}",
+        ),
+        Line('names = safe_open("layers.safetensors", "pt").keys()', TORCH),
+        "layers.safetensors",
+        Target(),
+    ),
     _touched("torch", TORCH, 1.1),
     _touched("torch", TORCH, 1.1, first=True),
+    _Pair(
+        'load(..., to="torch", lazy=True), first use, every value read / safetensors\' load_file',
+        Line(
+            f'lazy = ferry.load("layers.safetensors", to="torch", lazy=True)\n{_ALL}\n{_READ}',
+            f"{TORCH}; {_ALONE}",
+        ),
+        Line(f'state = load_file("layers.safetensors")\n{_READ}', TORCH),
+        "layers.safetensors",
+        Target(ratio=1.1),
+        rounds=9,
+    ),
     _touched("jax", "import jax; from safetensors.flax import load_file", 0.7),
     _touched(
         "tensorflow", "import tensorflow as tf; from safetensors.tensorflow import load_file", 0.3
