@@ -173,6 +173,67 @@ def _loaded(
     )
 
 
+_UP = "layers.*.up.weight"
+"""Twenty matrices of 2560 rows and 1024 columns."""
+
+
+def _part(what: str, index: str) -> _Pair:
+    """An eighth of some matrices, by ours and by safetensors."""
+    return _Pair(
+        f"load(..., slices=), an eighth of the {what} of 20 matrices / safe_open(...).get_slice",
+        Line(
+            f'state = ferry.load("layers.safetensors", names="{_UP}", slices={{"*": np.s_[{index}]}})',
+            f"import numpy as np; {FERRY}; import tensorferry.files.slicing",
+        ),
+        Line(
+            'with safe_open("layers.safetensors", "np") as file:\n'
+            f'    state = {{name: file.get_slice(name)[{index}] for name in file.keys() if ".up." in name}}',
+            "from safetensors import safe_open",
+        ),
+        "layers.safetensors",
+        Target(ratio=1.5),
+    )
+
+
+_DEVICES = (
+    "import json, mmap, os, numpy as np; "
+    'os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"; '
+    'os.environ["JAX_PLATFORMS"] = "cpu"; import jax; from jax.sharding import NamedSharding, PartitionSpec as P; '
+    'mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",)); '
+    "warm = jax.block_until_ready(jax.make_array_from_callback((8, 8), NamedSharding(mesh, P('x')), "
+    "lambda index: np.zeros((8, 8))[index]))"
+)
+_BY_CALLBACK = """
+with open("layers.safetensors", "rb") as file:
+    length = int.from_bytes(file.read(8), "little")
+    header = json.loads(file.read(length))
+    pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+state = {{}}
+for name, each in header.items():
+    if ".up." in name:
+        there = np.ndarray(each["shape"], np.float32, pages, 8 + length + each["data_offsets"][0])
+        state[name] = jax.make_array_from_callback(
+            there.shape, NamedSharding(mesh, {spec}), lambda index: np.array(there[index])
+        )
+jax.block_until_ready(state)
+"""
+
+
+def _sharded(what: str, spec: str) -> _Pair:
+    """Some matrices over eight devices, by ours and by JAX's own function over a map."""
+    return _Pair(
+        f'load(..., "jax", device=), {what} of 20 matrices over 8 devices / make_array_from_callback over a map',
+        Line(
+            f'state = ferry.load("layers.safetensors", "jax", names="{_UP}", '
+            f"device=NamedSharding(mesh, {spec}))\njax.block_until_ready(state)",
+            f"{_DEVICES}; {FERRY}; import tensorferry.files.sharding; ferry.to_jax([1.0])",
+        ),
+        Line(_BY_CALLBACK.format(spec=spec), _DEVICES),
+        "layers.safetensors",
+        Target(ratio=1.3),
+    )
+
+
 PT_TO_SAFETENSORS = _Pair(
     ".pt -> .safetensors / torch.load(mmap=True) + save_file + fsync",
     Line('ferry.convert_files("model.pt", "out", to="safetensors")', FERRY),
@@ -266,6 +327,10 @@ _PAIRS = (
         1.1,
     ),
     _loaded("pt", "torch", "torch.load", 'state = torch.load("layers.pt")', TORCH, 1.0),
+    _part("rows", ":320"),
+    _part("columns", ":, :128"),
+    _sharded("rows", 'P("x")'),
+    _sharded("columns", 'P(None, "x")'),
 )
 
 

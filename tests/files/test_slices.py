@@ -448,7 +448,9 @@ def test_a_plan_reads_headers_only_and_has_runs(tmp_path, monkeypatch):
     assert row.bytes_needed == 60
     raw = path.read_bytes()
     (runs,) = row.requests
-    assert b"".join(raw[start:stop] for start, stop in runs) == FLAT[1:7:2, 3:8].tobytes()
+    assert (
+        b"".join(raw[start:stop] for start, stop in runs.positions()) == FLAT[1:7:2, 3:8].tobytes()
+    )
     assert runs.number == 3
     assert runs.nbytes == 60
     assert runs.path == str(path)

@@ -116,12 +116,12 @@ def by_name_or_pattern(
     found = {}
     for name in present:
         if name in patterns:
-            key: str | None = name
+            fitting: str | None = name
         else:
-            key = next((key for key, fits in patterns.items() if fits(name)), None)
-        if key is not None:
-            found[name] = values[key]
-            unused.pop(key, None)
+            fitting = next((each for each, fits in patterns.items() if fits(name)), None)
+        if fitting is not None:
+            found[name] = values[fitting]
+            unused.pop(fitting, None)
     for key in unused:
         unknown = unknown_name(keyword, [(key, hints.SOME)], present)
         if unknown is not None:

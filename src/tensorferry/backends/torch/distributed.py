@@ -114,7 +114,8 @@ def over_mesh(placement: Placement, shape: tuple[int, ...], local: Any) -> Any:
 
 def _layout(placement: Placement) -> tuple[Any, tuple[Any, ...]]:
     found: Any = placement.layout
-    return found
+    mesh, placements = found
+    return mesh, placements
 
 
 def _counted(placements: Sequence[Any], axes: int) -> list[Any]:

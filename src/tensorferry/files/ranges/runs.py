@@ -21,7 +21,7 @@ class ByteRuns(NamedTuple):
     """Runs of bytes in a file, at equal distances along each of some axes: four numbers say where a million are.
 
     >>> runs = ByteRuns("model.safetensors", 64, 8, (2, 2), (100, 16))
-    >>> runs.number, runs.nbytes, list(runs)
+    >>> runs.number, runs.nbytes, list(runs.positions())
     (4, 32, [(64, 72), (80, 88), (164, 172), (180, 188)])
 
     Args:
@@ -50,15 +50,7 @@ class ByteRuns(NamedTuple):
         """How many bytes they have together."""
         return self.length * self.number
 
-    @property
-    def span(self) -> tuple[int, int]:
-        """The position of the first byte, and that behind the last."""
-        reach = sum(
-            (count - 1) * stride for count, stride in zip(self.counts, self.strides, strict=True)
-        )
-        return self.offset, self.offset + reach + self.length
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:  # type: ignore[override]
+    def positions(self) -> Iterator[tuple[int, int]]:
         """The first byte and the end of each run, in order."""
         for at in product(*map(range, self.counts)):
             start = self.offset + sum(
