@@ -392,7 +392,10 @@ def test_a_source_that_would_help_is_asked_for(name):
     text, source = BY_SHAPES[name]
     with pytest.raises(ferry.FormatLimitError) as raised:
         table(text).inverse()
-    assert raised.value.hint == "inverse(source), with what the table is applied to"
+    assert (
+        raised.value.hint
+        == "inverse(source), or map invert TABLE SOURCE: the shapes of what the table is for tell it"
+    )
     assert table(text).inverse(source).complete
 
 

@@ -199,7 +199,11 @@ class _Inverting:
 
     def _refuse(self, message: str, *, ever: bool) -> None:
         # With the source, its shapes tell more.
-        hint = None if ever else "inverse(source), with what the table is applied to"
+        hint = (
+            None
+            if ever
+            else "inverse(source), or map invert TABLE SOURCE: the shapes of what the table is for tell it"
+        )
         self._errors.append(FormatLimitError(f"{message}.", hint))
 
     def _raise(self) -> None:
