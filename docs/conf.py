@@ -23,7 +23,7 @@ release = version = metadata.version("tensorferry")
 language = "en"
 
 extensions = ["myst_parser", "sphinx_copybutton"]
-extensions += ["accessible", "memory", "playground", "reference", "repository", "timeline"]
+extensions += ["accessible", "memory", "moves", "playground", "reference", "repository", "timeline"]
 
 exclude_patterns = ["_ext", "_templates", "locale"]
 templates_path = ["_templates"]

@@ -17,9 +17,12 @@ from .maps.lowering import Header
 from .maps.table import Table
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from typing_extensions import Self
 
     from .maps.lowering import Lowered, MadeTensor, MapFinding
+    from .planning.pictures.canvas import Words
     from .typing import Unknown
 
 __all__ = ["MapPlan", "WeightMap"]
@@ -231,16 +234,51 @@ class WeightMap(Table):
     ) -> MapPlan:
         """What becomes of each tensor of a source: nothing is read."""
         headers = headers_from(source, "source")
-        return MapPlan(self._lowered(source, headers, dims, config))
+        return MapPlan(self._lowered(source, headers, dims, config), headers)
 
-    def inverse(self) -> Self:
-        """The table back.
+    def inverse(
+        self,
+        source: Any = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        config: Mapping[str, int] | None = None,
+    ) -> Self:
+        """The table back: of what this one makes, what it is made of.
+
+        >>> import numpy as np, tensorferry as ferry
+        >>> table = ferry.WeightMap.parse('''
+        ... [map]
+        ... "kv" = { concat = ["k", "v"], axis = 0 }
+        ... ''')
+        >>> print(table.inverse())
+        [dims]
+        k_length = ""
+        <BLANKLINE>
+        [map]
+        "k" = "kv[:k_length]"
+        "v" = "kv[k_length:]"
+        <BLANKLINE>
+
+        What only shapes of the source tell, such as where one part ends and the next begins, gets a name,
+        which `dims=` has to say later; or its number, if `source` is given. Then all that loses no
+        element has an inverse, as moves if nothing else says it.
+
+        Args:
+            source: What the table is applied to: a file, a folder, or a tree of tensors or of
+                `TensorInfo`. Only names, shapes and dtypes are needed.
+            dims: Lengths that the table needs for this source.
+            config: The numbers of ``config.json``, if it is not beside the source.
 
         Raises:
-            FormatLimitError: Something cannot be inverted.
+            FormatLimitError: Something cannot be inverted: it is dropped, cast to a dtype that loses
+                values, computed, or not known. Or its shape has to be known, and there is no `source`.
             TreeError: Several things cannot.
         """
-        return type(self).of(inverted(self))
+        if source is None:
+            return type(self).of(inverted(self))
+        headers = headers_from(source, "source")
+        numbers = _numbers(source, config)
+        return type(self).of(inverted(self, headers, config=numbers, dims=_lengths(dims)))
 
     def apply(
         self,
@@ -364,10 +402,12 @@ class MapPlan:
 
     Args:
         lowered: The table for the source.
+        source: The tensors of the source.
     """
 
-    def __init__(self, lowered: Lowered) -> None:
+    def __init__(self, lowered: Lowered, source: Mapping[str, Header]) -> None:
         self._lowered = lowered
+        self._source = source
 
     @property
     def tensors(self) -> dict[str, MadeTensor]:
@@ -383,6 +423,39 @@ class MapPlan:
     def dropped(self) -> tuple[str, ...]:
         """The names of the source of which something is dropped."""
         return tuple(self._lowered.dropped)
+
+    def picture(
+        self,
+        *,
+        colours: int | None = None,
+        width: Literal[64, 32] = 64,
+        styled: bool = True,
+        words: Words | None = None,
+    ) -> str:
+        """Which element becomes which, as ``<svg>``: for small tensors.
+
+        >>> import tensorferry as ferry
+        >>> table = ferry.WeightMap.parse('''
+        ... [map]
+        ... "y" = "x : a b -> b a"
+        ... ''')
+        >>> svg = table.explain({"x": ferry.TensorInfo("numpy", (2, 3), "float32")}).picture()
+        >>> "y: 0 3 1 4 2 5" in svg
+        True
+
+        Args:
+            colours: In how many parts along its first axis a source is coloured.
+            width: How wide it is: 64 for a screen, 32 for a phone.
+            styled: Whether the style is in it.
+            words: The words, in another language.
+
+        Raises:
+            FormatLimitError: There are too many elements.
+        """
+        from .maps.drawing import drawn
+
+        style = {} if words is None else {"words": words}
+        return drawn(self._lowered, self._source, colours, width=width, styled=styled, **style)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""

@@ -65,6 +65,44 @@ def test_invert(forked_cli, place):
     assert (place / "back.toml").read_text("utf-8") == '[map]\n"x" = "y : b a -> a b"\n'
 
 
+def test_invert_there_and_back(forked_cli, place):
+    """Without the source, a length is left to be given; with it, it stands in the table."""
+    text = LLAMA.replace('drop = ["*.inv_freq"]', "")
+    (place / "one.toml").write_text(text, "utf-8")
+    source = ferry.load(place / "model" / "model.safetensors", "numpy")
+    source = {name: each for name, each in source.items() if not name.endswith("inv_freq")}
+    (place / "a").mkdir()
+    ferry.save(source, place / "a" / "a.safetensors")
+    (place / "a" / "config.json").write_text(json.dumps(CONFIG), "utf-8")
+    done = forked_cli("map", "invert", place / "one.toml", "-o", place / "open.toml")
+    assert done.returncode == 0
+    assert "to be given with --dim, or told by SOURCE: gate_length" in done.stderr
+    done = forked_cli(
+        "map",
+        "invert",
+        place / "one.toml",
+        place / "a" / "a.safetensors",
+        "-o",
+        place / "back.toml",
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "--dim" not in done.stderr
+    table = ("--map", place / "one.toml", "--verify")
+    assert (
+        forked_cli("convert", place / "a" / "a.safetensors", place / "b.npz", *table).returncode
+        == 0
+    )
+    for name, more in (("back", ()), ("open", ("--dim", "gate_length=10"))):
+        dims = [*more, *[word for each in ("h=4", "kv=2", "hd=6") for word in ("--dim", each)]]
+        table = ("--map", place / f"{name}.toml", "--verify", *dims)
+        done = forked_cli("convert", place / "b.npz", place / f"{name}.safetensors", *table)
+        assert done.returncode == 0, done.stderr
+        again = ferry.load(place / f"{name}.safetensors", "numpy")
+        assert {each: array.tobytes() for each, array in again.items()} == {
+            each: array.tobytes() for each, array in source.items()
+        }
+
+
 def test_invert_names_what_cannot_be(forked_cli, place):
     done = forked_cli("map", "invert", place / "llama.toml", "-o", place / "back.toml")
     assert done.returncode == 2

@@ -101,6 +101,22 @@ def test_shapes_that_do_not_fit(form):
     assert ("shape", "y") in found(f'"y" = {form}', {"a": A, "b": A[:, :5]})
 
 
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        ('{ view = "float64", of = "a : a b -> (a b) 1" }', "shape"),
+        ('{ view = "int8", of = "a[0, 0]" }', "shape"),
+        ('{ view = "int8", from = "int32", of = "a" }', "dtype"),
+        ('{ cast = "float64", from = "float16", of = "a" }', "dtype"),
+        ('{ view = "int8", of = { cast = "bool", of = "a" } }', "dtype"),
+        ('{ view = "float4_e2m1fn", of = "a" }', "dtype"),
+        ('{ concat = [{ view = "int32", of = "a" }], axis = 0 }', "shape"),
+    ],
+)
+def test_views_that_do_not_fit(form, kind):
+    assert (kind, "y") in found(f'"y" = {form}', {"a": A})
+
+
 def test_dtypes_that_do_not_join():
     assert ("dtype", "y") in found(
         '"y" = { concat = ["a", "b"], axis = 0 }', {"a": A, "b": A.astype("float16")}

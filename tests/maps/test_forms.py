@@ -54,6 +54,16 @@ FORMS = {
     '"y" = { scale = -3, of = "a" }': A * np.int32(-3),
     '"y" = { scale = 0.5, of = { cast = "float32", of = "a" } }': A.astype("float32")
     * np.float32(0.5),
+    '"y" = { view = "uint8", of = "a" }': A.view("uint8"),
+    '"y" = { view = "float64", of = "a : a b -> b a" }': A.T.copy().view("float64"),
+    '"y" = { view = "float32", from = "int32", of = "a[1:]" }': A[1:].view("float32"),
+    '"y" = { view = "bfloat16", of = { concat = ["a", "b"], axis = 0 } }': np.concatenate(
+        [A, B]
+    ).view(ml_dtypes.bfloat16),
+    '"y" = { view = "uint16", of = { cast = "float16", of = "a" } }': A.astype("float16").view(
+        "uint16"
+    ),
+    '"y" = { cast = "int64", of = { view = "int16", of = "a" } }': A.view("int16").astype("int64"),
     '"y" = { same = ["a", "a"] }': A,
     '"y" = { fill = 1.5, shape = [2, 3], dtype = "bfloat16" }': np.full(
         (2, 3), 1.5, ml_dtypes.bfloat16

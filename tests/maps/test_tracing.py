@@ -13,7 +13,7 @@ import pytest
 from tests.maps import converters
 from tests.support import of_torch
 
-from tensorferry import ConversionError
+from tensorferry import ConversionError, WeightMap
 from tensorferry.errors import NotEnoughMemoryError, UnsupportedTypeError
 from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.maps.checking import findings
@@ -299,11 +299,15 @@ def test_nothing_is_said_to_be_dropped_while_something_is_not_known(name):
     assert not table.complete
 
 
-def test_the_bits_of_another_dtype_are_said():
+def test_the_bits_of_another_dtype_are_a_view():
     """As packed blocks are, which are viewed as wide integers."""
     source = {"blocks": Header((8, 16), "uint8"), "w": Header((3, 3), "float32")}
     table = traced("as_wide_integers", source)
-    assert table.rules[0].reason == "bits of uint8 viewed as int32"
+    assert said(table)["blocks"] == '{ view = "int32", from = "uint8", of = "blocks" }'
+    arrays = weights(source)
+    ours = WeightMap.of(table).apply(arrays)
+    theirs = given_by(converters.as_wide_integers, arrays)
+    assert_same(ours["blocks"], theirs["blocks"])
 
 
 def test_a_cast_is_a_rule():

@@ -103,11 +103,31 @@ def explain(table: _Table, source: _Source, dim: _Dims = None, json: _Json = Fal
 
 
 @app.command(cls=Command)
-def invert(table: _Table, output: _Output = None, overwrite: _Overwrite = False) -> None:
+def invert(
+    table: _Table,
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            readable=False,
+            metavar="[SOURCE]",
+            help="What the table is for: a file, a folder of shards, or its index.json, whose shapes "
+            "tell the lengths that the table does not.",
+        ),
+    ] = None,
+    output: _Output = None,
+    overwrite: _Overwrite = False,
+    dim: _Dims = None,
+) -> None:
     """The table back, or what of it cannot be inverted."""
 
     def run(read: WeightMap) -> int:
-        _write(read.inverse(), output, overwrite=overwrite)
+        found = read.inverse(source, dims=dims_of(dim))
+        _write(found, output, overwrite=overwrite)
+        given = [
+            name for name, ways in found.dims.items() if ways == ("",) and name not in read.dims
+        ]
+        if given:
+            show_note(f"to be given with --dim, or told by SOURCE: {named(given, 20)}")
         return 0
 
     raise typer.Exit(_done("map invert", table, run))

@@ -118,9 +118,12 @@ class MovedTensor(Stored):
 
     def blocks(self) -> Iterator[Array]:
         """Yield its values in order: see `Stored.blocks`."""
-        made, size = self.made, self.size
+        made, size = self.made, self.made.moved
         itemsize = find(made.source_dtype).itemsize
         row = self.shape[-1] if self.shape else 1
+        if size != self.size:
+            # A view has rows of more elements, or of fewer.
+            row = row * size // self.size
         rows = max(self._block_bytes() // max(row * itemsize, 1), 1)
         count = rows * row
         if rows == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..errors import FormatLimitError, VerificationError
 from ..host.casts import cast
 from ..host.memory import compact, paged
 from ..host.numpy_dtypes import numpy_dtype
-from .expressions import Cast
+from .expressions import Cast, View
 from .lowering import Constant
 from .moves import box_of, clipped, copy_moves, reach
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     Elements = Callable[[str, int, int], Array]
 
-__all__ = ["changed", "filled", "made_array", "refuse_different", "words_of"]
+__all__ = ["changed", "filled", "made_array", "refuse_different", "viewed", "words_of"]
 
 _PAGED = 1 << 20
 
@@ -77,8 +78,8 @@ def _constant(constant: Constant, dtype: str) -> Array:
     return cast(np.array([constant.number]), dtype, "value")
 
 
-def changed(array: Array, changes: Iterable[Cast | Arithmetic]) -> Array:
-    """An array after casts and arithmetic, element by element.
+def changed(array: Array, changes: Iterable[Cast | View | Arithmetic]) -> Array:
+    """An array of one axis after casts, views and arithmetic, in order.
 
     Raises:
         LossyCastError: A value does not fit into a dtype that is not one of floats.
@@ -86,9 +87,21 @@ def changed(array: Array, changes: Iterable[Cast | Arithmetic]) -> Array:
     for change in changes:
         if isinstance(change, Cast):
             array = _cast(array, change.dtype)
+        elif isinstance(change, View):
+            array = viewed(array, change.dtype)
         else:
             array = _with_number(array, change)
     return array
+
+
+def viewed(array: Array, dtype: str) -> Array:
+    """The bytes of an array of one axis as elements of another dtype: little-endian, as in files."""
+    kind = numpy_dtype(dtype)
+    if sys.byteorder == "little" or kind.itemsize == array.itemsize:
+        found: Array = array.view(kind)
+        return found
+    swapped: Array = array.byteswap().view(kind)
+    return swapped.byteswap()
 
 
 def _cast(array: Array, dtype: str) -> Array:
@@ -146,7 +159,7 @@ def made_array(made: MadeTensor, sources: Elements) -> Array:
     Raises:
         VerificationError: Tensors that have to be the same are not.
     """
-    size = made.header.size
+    size = made.moved
     result = filled(made.moves, sources, made.source_dtype, 0, size)
     for moves in made.equal:
         refuse_different(made, result, filled(moves, sources, made.source_dtype, 0, size), moves)

@@ -43,7 +43,7 @@ def findings(
     # Layers are alike: moves that differ only in their sources write the same elements.
     known: dict[object, bool] = {}
     for name, made in lowered.tensors.items():
-        size = made.header.size
+        size = made.moved
         for moves in (made.moves, *made.equal):
             key = size, tuple([move[1:4] for move in moves])
             is_covered = known.get(key)

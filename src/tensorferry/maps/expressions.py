@@ -22,7 +22,9 @@ __all__ = [
     "Reference",
     "Same",
     "Stack",
+    "View",
     "WrittenMove",
+    "lengths_in",
     "names_in",
     "parts_of",
     "references_in",
@@ -101,10 +103,31 @@ class Same(NamedTuple):
 
 
 class Cast(NamedTuple):
-    """A tensor in another dtype."""
+    """A tensor in another dtype.
+
+    Args:
+        dtype: The dtype.
+        of: The tensor.
+        before: The dtype that the tensor has to have; ``None`` for any. It makes a way back.
+    """
 
     dtype: str
     of: Expression
+    before: str | None = None
+
+
+class View(NamedTuple):
+    """The bytes of a tensor as elements of another dtype; the last axis is longer or shorter then.
+
+    Args:
+        dtype: The dtype.
+        of: The tensor.
+        before: The dtype that the tensor has to have; ``None`` for any. It makes a way back.
+    """
+
+    dtype: str
+    of: Expression
+    before: str | None = None
 
 
 class Arithmetic(NamedTuple):
@@ -140,7 +163,7 @@ class Moves(NamedTuple):
 
 
 Expression = Union[  # noqa: UP007 - also where Python 3.10 evaluates it
-    Reference, Concatenation, Stack, Same, Cast, Arithmetic, Fill, Moves
+    Reference, Concatenation, Stack, Same, Cast, View, Arithmetic, Fill, Moves
 ]
 
 
@@ -148,7 +171,7 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
     """The expressions right inside one."""
     if isinstance(expression, (Concatenation, Stack, Same)):
         return expression.parts
-    if isinstance(expression, (Cast, Arithmetic)):
+    if isinstance(expression, (Cast, View, Arithmetic)):
         return (expression.of,)
     return ()
 
@@ -174,3 +197,17 @@ def names_in(
         bound = bound | {expression.over}
     for part in parts_of(expression):
         yield from names_in(part, bound)
+
+
+def lengths_in(expression: Expression) -> frozenset[str]:
+    """The names of lengths in an expression."""
+    found: set[str] = set()
+    pattern = getattr(expression, "pattern", None)
+    if pattern is not None:
+        found |= pattern.names
+    if isinstance(expression, Reference):
+        places = [place for each in expression.slices for place in each[:3]]
+        found |= frozenset().union(*[place.names for place in places if place is not None])
+    if isinstance(expression, Fill):
+        found |= frozenset().union(*[length.names for length in expression.shape])
+    return frozenset(found).union(*map(lengths_in, parts_of(expression)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .expressions import Cast
+from .expressions import Arithmetic, Cast, View
 from .forms import Filled, Joined, Piece
 from .formulas import Formula
 from .lowering import lower
@@ -21,6 +21,7 @@ from .table import Rule, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from .expressions import Expression
     from .forms import Form
     from .lowering import Header, MadeTensor
     from .spelling import NumberedName
@@ -43,6 +44,7 @@ class Output(NamedTuple):
         constants: The numbers of what is filled in it.
         dtype: The dtype before it is cast; its own if it is not.
         assumed: Whether it is guessed.
+        is_view: Whether it is the bytes of that dtype, and no cast.
     """
 
     name: str
@@ -52,6 +54,15 @@ class Output(NamedTuple):
     constants: tuple[float, ...] = ()
     dtype: str = ""
     assumed: bool = False
+    is_view: bool = False
+
+    def changed(self, expression: Expression) -> Expression:
+        """The output, from what it is before it is cast or viewed."""
+        if self.is_view:
+            return View(self.header.dtype, expression, self.dtype)
+        if self.dtype != self.header.dtype:
+            return Cast(self.header.dtype, expression)
+        return expression
 
 
 class Model(NamedTuple):
@@ -173,9 +184,7 @@ def exact_rule(
     spelling = Spelling(reserved)
     form = _with_numbers(output.form or Filled(0, output.header.shape))
     expression = expression_of(form, spelling, constants=output.constants, dtype=output.dtype)
-    if output.dtype != output.header.dtype:
-        expression = Cast(output.header.dtype, expression)
-    rule = Rule(NameTemplate((output.name,), ()), expression, output.assumed)
+    rule = Rule(NameTemplate((output.name,), ()), output.changed(expression), output.assumed)
     return rule, {name: (length.number or 0,) for name, length in spelling.dims.items()}
 
 
@@ -320,9 +329,8 @@ class _Generalizing:
                 first.form, writing, constants=output.constants, dtype=output.dtype
             )
             self._add_dims(writing.dims)
-            if output.dtype != output.header.dtype:
-                expression = Cast(output.header.dtype, expression)
-            yield Rule(first.target.template(formulas[:count]), expression, output.assumed)
+            changed = output.changed(expression)
+            yield Rule(first.target.template(formulas[:count]), changed, output.assumed)
 
     def _add_dims(self, dims: Mapping[str, Formula]) -> None:
         self._dims.update(dims)
@@ -399,11 +407,22 @@ class _Generalizing:
 
 
 def _same(one: MadeTensor, other: MadeTensor | None) -> bool:
-    if other is None or one.header != other.header or one.changes != other.changes:
+    if other is None or one.header != other.header:
+        return False
+    # `of` has the names, which differ.
+    changes, others = [[_without_names(each) for each in made.changes] for made in (one, other)]
+    if changes != others:
         return False
     if sorted(map(repr, one.moves)) == sorted(map(repr, other.moves)):
         return True
     return _by_boxes(one) == _by_boxes(other)
+
+
+def _without_names(change: Cast | View | Arithmetic) -> tuple[object, ...]:
+    """A change, without what it is a change of."""
+    if isinstance(change, Arithmetic):
+        return change.verb, change.number
+    return type(change).__name__, change.dtype, change.before
 
 
 def _by_boxes(made: MadeTensor) -> list[str]:

@@ -18,6 +18,7 @@ from .expressions import (
     Reference,
     Same,
     Stack,
+    View,
     WrittenMove,
 )
 from .formulas import IDENTIFIER, LARGEST, formula
@@ -113,7 +114,8 @@ _KEYS = {
     "concat": ("axis", "pattern"),
     "stack": ("of", "axis", "pattern"),
     "same": (),
-    "cast": ("of",),
+    "cast": ("of", "from"),
+    "view": ("of", "from"),
     "add": ("of",),
     "scale": ("of",),
     "fill": ("shape", "dtype"),
@@ -196,7 +198,10 @@ class _Reader:
         return Same(self._parts(value["same"], depth))
 
     def _cast(self, value: dict[str, Any], depth: int) -> Expression:
-        return Cast(_dtype(value["cast"]), self._of(value, depth))
+        return Cast(_dtype(value["cast"]), self._of(value, depth), _before(value))
+
+    def _view(self, value: dict[str, Any], depth: int) -> Expression:
+        return View(_dtype(value["view"]), self._of(value, depth), _before(value))
 
     def _add(self, value: dict[str, Any], depth: int) -> Expression:
         return Arithmetic("add", _number(value["add"]), self._of(value, depth))
@@ -294,6 +299,10 @@ def _dtype(name: Any) -> str:
     return str(name)
 
 
+def _before(value: dict[str, Any]) -> str | None:
+    return _dtype(value["from"]) if "from" in value else None
+
+
 def _number(value: Any) -> float:
     if type(value) not in (int, float):
         raise FileFormatError(f"{shown(value)} is no number.")
@@ -376,8 +385,12 @@ def written_expression(expression: Expression) -> str:
         pairs.append(("axis", str(expression.axis)))
     elif isinstance(expression, Same):
         pairs = [("same", _several(expression.parts))]
-    elif isinstance(expression, Cast):
-        pairs = [("cast", _quoted(expression.dtype)), ("of", written_expression(expression.of))]
+    elif isinstance(expression, (Cast, View)):
+        verb = "cast" if isinstance(expression, Cast) else "view"
+        pairs = [(verb, _quoted(expression.dtype))]
+        if expression.before is not None:
+            pairs.append(("from", _quoted(expression.before)))
+        pairs.append(("of", written_expression(expression.of)))
     elif isinstance(expression, Arithmetic):
         pairs = [
             (expression.verb, _float(expression.number)),

@@ -8,8 +8,8 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
+from .expressions import lengths_in
 from .formulas import Formula, NoValueError
-from .spelling import lengths_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

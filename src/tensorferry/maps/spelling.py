@@ -14,7 +14,6 @@ from .expressions import (
     Reference,
     Stack,
     WrittenMove,
-    parts_of,
 )
 from .forms import Filled, Joined, Piece
 from .formulas import Formula
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from .expressions import Expression
     from .forms import Form, RawMoves, Taken
 
-__all__ = ["NumberedName", "Spelling", "expression_of", "lengths_in", "numbered"]
+__all__ = ["NumberedName", "Spelling", "expression_of", "numbered"]
 
 _LETTERS = "abcdfgpqrstuvwxyz"
 _NUMBER = re.compile(r"(?<![A-Za-z0-9])(0|[1-9]\d{0,11})(?![A-Za-z0-9])")
@@ -229,17 +228,3 @@ class _Speller:
 
 
 _ONE = Atom(Formula.of(1))
-
-
-def lengths_in(expression: Expression) -> frozenset[str]:
-    """The names of lengths in an expression."""
-    found: set[str] = set()
-    pattern = getattr(expression, "pattern", None)
-    if pattern is not None:
-        found |= pattern.names
-    if isinstance(expression, Reference):
-        places = [place for each in expression.slices for place in each[:3]]
-        found |= frozenset().union(*[place.names for place in places if place is not None])
-    if isinstance(expression, Fill):
-        found |= frozenset().union(*[length.names for length in expression.shape])
-    return frozenset(found).union(*map(lengths_in, parts_of(expression)))

@@ -14,10 +14,11 @@ from ..errors import ConversionError, NotEnoughMemoryError, UnsupportedTypeError
 from ..host.casts import cast
 from ..host.free_memory import free_memory
 from ..host.numpy_dtypes import numpy_dtype
+from .applying import viewed
 from .child import Child, ConverterFailedError, Job, reference_to
 from .dropping import dropped
 from .dyes import MOST_ELEMENTS, Dye, Pass, total_bytes
-from .expressions import Cast
+from .expressions import Cast, View
 from .fitting import NotFittedError, fitted
 from .forms import Filled
 from .generalizing import Model, Output, exact_rule, generalized
@@ -302,6 +303,8 @@ class _Tracing:
         lost = numbers < 0
         if lost.any():
             found = self._lost(name, header, runs, numbers, lost)
+            if isinstance(found, Output):
+                return found
             if isinstance(found, str):
                 self._touch(numbers)
                 return self._unknown(name, header, found)
@@ -332,8 +335,11 @@ class _Tracing:
         runs: _Runs,
         numbers: Array,
         lost: Array,
-    ) -> tuple[float, ...] | str:
-        """What elements are that are no copies: constants, or the reason why nobody knows."""
+    ) -> tuple[float, ...] | str | Output:
+        """What elements are that are no copies: constants, or the reason why nobody knows.
+
+        If all are the bits of others, it is the output.
+        """
         arrays = [each.array(name) for each in runs.digits]
         steady = np.ones(len(lost), bool)
         for each in arrays[1:]:
@@ -354,22 +360,21 @@ class _Tracing:
         again = self._again.headers.get(name) == header and self._again.array(name)
         if again is False or not _equal(arrays[0], again):
             return _UNREAL
-        viewed = self._viewed(header, arrays)
-        if viewed is not None:
-            return viewed
+        output = self._view(name, header, runs, arrays)
+        if output is not None:
+            return output
         return self._affine(name, header, runs) or _ARITHMETIC
 
-    def _viewed(self, header: Header, arrays: list[Array]) -> str | None:
-        """Whether an output is the bits of another dtype."""
+    def _view(self, name: str, header: Header, runs: _Runs, arrays: list[Array]) -> Output | None:
+        """An output whose bytes are elements of another dtype, if they are."""
         for dtype in dict.fromkeys(each.dtype for each in self._job.headers.values()):
             kind = numpy_dtype(dtype)
-            if dtype == header.dtype or arrays[0].nbytes % kind.itemsize:
+            if dtype == header.dtype or header.viewed_as(dtype) is None:
                 continue
             views = [each.view(kind) for each in arrays]
             numbers = self._dye.numbers_of(views[0].size, _slices_of(views), self._manner)
             if bool((numbers >= 0).all()):
-                self._touch(numbers)
-                return f"bits of {dtype} viewed as {header.dtype}"
+                return self._fitted(name, header, runs, numbers, (), view_of=dtype)
         return None
 
     def _affine(self, name: str, header: Header, runs: _Runs) -> str | None:
@@ -402,8 +407,15 @@ class _Tracing:
         return f"affine {affine[0]:g}*x{affine[1]:+g}"
 
     def _fitted(
-        self, name: str, header: Header, runs: _Runs, numbers: Array, constants: tuple[float, ...]
+        self,
+        name: str,
+        header: Header,
+        runs: _Runs,
+        numbers: Array,
+        constants: tuple[float, ...],
+        view_of: str | None = None,
     ) -> Output:
+        seen = None if view_of is None else header.viewed_as(view_of)
         sources = self._sources_of(numbers)
         dtypes = list(dict.fromkeys(self._job.headers[each].dtype for each in sources))
         if len(dtypes) > 1:
@@ -417,11 +429,11 @@ class _Tracing:
                 self._touched |= set(sources)
                 return Output(name, header, None, _ARITHMETIC)
         try:
-            form: Form = fitted(numbers, header.shape, self._shapes)
+            form: Form = fitted(numbers, (seen or header).shape, self._shapes)
         except NotFittedError:
             self._touched |= set(sources)
             return Output(name, header, None, "more moves than a table may have")
-        output = Output(name, header, form, None, constants, dtype)
+        output = Output(name, header, form, None, constants, dtype, is_view=seen is not None)
         reason = self._verified(output, runs)
         if reason is None:
             return output
@@ -474,7 +486,7 @@ class _Tracing:
     def _made(self, made: MadeTensor, one: Pass) -> Array:
         """What the moves make of the tensors of a pass."""
         kind = numpy_dtype(made.source_dtype)
-        target = np.empty(made.header.size, kind)
+        target = np.empty(made.moved, kind)
         sources: dict[Any, Array] = {}
         for move in made.moves:
             if isinstance(move.source, Constant):
@@ -541,6 +553,8 @@ def _changed(array: Array, made: MadeTensor) -> Array:
         for change in made.changes:
             if isinstance(change, Cast):
                 array = cast(array, change.dtype)
+            elif isinstance(change, View):
+                array = viewed(array, change.dtype)
     return array
 
 

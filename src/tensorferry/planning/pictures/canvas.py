@@ -80,6 +80,9 @@ class Words(NamedTuple):
     source_writes: str = "only the source may write"
     result_writes: str = "only the result may write"
     neither_writes: str = "neither may write"
+    # -- elements that are moved
+    title_moves: str = "{source} to {result}, element by element"
+    told_moves: str = "The numbers of the elements, in the order of the result: {elements}."
     # -- a write
     source_empty: str = "The source has no element to write."
     result_empty: str = "The result has no element to write."
