@@ -5,12 +5,13 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-# Environments of `make floors`, `make newest`, `make everyday` and `make readers`, each of some GB, and of `make package`,
-# which is small.
+# Environments of `make floors`, `make newest`, `make everyday`, `make readers` and `make converters`, each of some GB, and of
+# `make package`, which is small.
 FLOORS   ?= .venv-floors
 NEWEST   ?= .venv-newest
 EVERYDAY ?= .venv-everyday
 READERS  ?= .venv-readers
+CONVERTERS ?= .venv-converters
 PACKAGE  ?= .venv-package
 # `make test` tries a third of the examples that `make slow` tries in these.
 RANDOM_TESTS = $(shell grep -rl --include='test_*.py' max_examples=examples tests)
@@ -48,7 +49,7 @@ LANGUAGES ?= en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install check release-check test test-files test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers package sanitize wheel docs docs-test architecture translations pictures bench lint types clean
+.PHONY: help demo install check release-check test test-files test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers converters package sanitize wheel docs docs-test architecture translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -161,6 +162,16 @@ everyday: ## an environment with pandas, polars, PIL, xarray, datasets, DeepSpee
 readers: ## five environments, each with a download of PyTorch and an old or the newest transformers or accelerate (6 GB on the disk), which load files (slow)
 	$(PYTHON) tests/readers/environments.py $(READERS)
 
+# The libraries are installed without what they import for other things than converting: tests/converters/stand_ins.py
+# stands in for that. A library that is not installed, or in another release, is skipped with the reason.
+converters: ## an environment with diffusers, litgpt, mlx-lm, timm, torchtune … (2 GB on the disk), whose converters of weights are traced (slow)
+	test -x $(CONVERTERS)/bin/python || $(PYTHON) -m venv $(CONVERTERS)
+	$(CONVERTERS)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt torch
+	$(CONVERTERS)/bin/python -m pip --disable-pip-version-check install -q --no-deps -r tests/converters/environment.txt
+	$(CONVERTERS)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt -e . hypothesis pytest
+	HF_HUB_OFFLINE=1 $(CONVERTERS)/bin/python -m pytest -q -rs -m "" -W ignore::DeprecationWarning -W ignore::FutureWarning \
+		-W ignore::UserWarning -W ignore::SyntaxWarning tests/converters $(PYTEST_ARGS)
+
 # Nothing of the checkout's own environment is used: the wheel is made from the sdist, and each is installed alone.
 define build_from_sdist
 	rm -rf dist
@@ -238,7 +249,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(NEWEST) $(EVERYDAY) $(READERS) $(PACKAGE) .venv-3.1* .device .hints .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(NEWEST) $(EVERYDAY) $(READERS) $(CONVERTERS) $(PACKAGE) .venv-3.1* .device .hints .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.maps.test_tracing import carried_out
 from tests.support import examples
 
+import tensorferry as ferry
 from tensorferry.maps.fitting import fitted
 from tensorferry.maps.generalizing import Model, Output, generalized
 from tensorferry.maps.language import read_table, written_table
@@ -92,6 +93,18 @@ def test_a_rule_makes_nothing_that_was_not_there():
     table = table_of(arrays, made)
     assert targets(table) == ["layers.0.a", "layers.1.a", "layers.2.a"]
     assert_makes(table, arrays, made)
+
+
+def test_the_table_back_makes_nothing_that_was_not_there():
+    """A number that another rule is for is in no rule: read backwards, it would be for it too."""
+    arrays = counted(["out.2.1.w", "out.5.2.w", "out.8.2.w"])
+    made = {f"up.{i}.w": each for i, each in enumerate(arrays.values())}
+    table = table_of(arrays, made)
+    assert_makes(table, arrays, made)
+    restored = ferry.WeightMap.of(table).inverse().apply(made)
+    assert restored.keys() == arrays.keys()
+    for name, each in arrays.items():
+        np.testing.assert_array_equal(restored[name], each)
 
 
 def test_a_stack_of_some_is_a_list():

@@ -195,6 +195,10 @@ class _Generalizing:
         self._names = number.names | {*_VARIABLES, _STACKED}
         self._dims: dict[str, Formula] = {}
         self._made: dict[tuple[int, str], MadeTensor] = {}
+        self._alike: dict[tuple[int, tuple[str, ...]], list[str]] = defaultdict(list)
+        for place, model in enumerate(models):
+            for output in model.outputs:
+                self._alike[place, numbered(output.name).texts].append(output.name)
 
     def all(self) -> tuple[list[Rule], dict[str, Formula]]:
         """The rules, and the other words for lengths in them."""
@@ -367,6 +371,13 @@ class _Generalizing:
         model = self._models[at]
         if not mine and not rule.target.names:
             return True
+        # Read backwards, a rule is for each target that its name is for.
+        texts = rows[0].target.texts
+        if any(
+            rule.target.match(name) is not None and name not in mine
+            for name in self._alike.get((at, texts), ())
+        ):
+            return False
         table = Table((rule,), (), self._dims_in(at))
         lowered = lower(table, model.source, config=model.config)
         if lowered.tensors.keys() != mine.keys() or (mine and lowered.findings):
