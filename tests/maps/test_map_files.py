@@ -307,6 +307,21 @@ def test_what_has_to_be_the_same_is_compared(tmp_path):
         one.apply({"a": same, "b": other})
 
 
+def test_the_inverse_of_a_tie_requires_both_to_be_the_same():
+    x = np.arange(6.0).reshape(2, 3)
+    back = table('"a" = "w"\n"b" = "w : x y -> y x"').inverse()
+    assert_made(back.apply({"a": x, "b": x.T.copy()}), {"w": x})
+    with pytest.raises(ferry.VerificationError, match="a and b, which have to be the same"):
+        back.apply({"a": x, "b": x.T + 1})
+
+
+def test_a_rename_shares_memory_as_a_conversion_does():
+    x = np.arange(6.0)
+    one = table('"y" = "a"')
+    assert np.shares_memory(one.apply({"a": x})["y"], x)
+    assert not np.shares_memory(one.apply({"a": x}, copy=True)["y"], x)
+
+
 def test_checksums_of_sources_are_compared(tmp_path):
     """A moved tensor is read over a map: the archive's checksum is compared all the same."""
     np.savez(tmp_path / "a.npz", a=np.arange(1000.0).reshape(40, 25))
