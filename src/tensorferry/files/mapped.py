@@ -159,7 +159,8 @@ class MovedTensor(Stored):
                 for moves in made.equal:
                     other = fill(moves, memory=others)
                     refuse_different(made, part, other, moves)
-                yield from chunks(changed(part, made.changes))
+                for chunk in chunks(part):
+                    yield changed(chunk, made.changes)
                 elements.release(stop)
 
     def _block_bytes(self) -> int:
