@@ -465,7 +465,6 @@ class TorchBackend(Backend):
 
     @cached_property
     def recorded(self) -> Callable[[Any, Callable[[Any], Any]], Any]:
-        """See `conversion_in_graph`."""
         from .devices import conversion_in_graph
 
         return conversion_in_graph(self.torch)
@@ -526,10 +525,7 @@ class TorchBackend(Backend):
     # -- one tensor over the devices of several processes; see `distributed` -----------------------
 
     def placement(self, device: object) -> Placement | None:
-        """The placement for ``(DeviceMesh, placements)``."""
-        if type(device) is not tuple:
-            return None
-        return self._distributed.placement_on_mesh(device)
+        return self._distributed.placement_on_mesh(device) if type(device) is tuple else None
 
     @cached_property
     def _distributed(self) -> Any:
