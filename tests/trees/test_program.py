@@ -727,9 +727,9 @@ def test_programs_are_forgotten_with_recipes():
 def test_results_of_programs_are_verified(monkeypatch):
     """In verifying mode each leaf's result is compared with its plan."""
     ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")
-    real = grouped.RecipeLeaves.run
+    real = grouped._run_together
     monkeypatch.setattr(
-        grouped.RecipeLeaves, "run", lambda *given: [x.astype("int8") for x in real(*given)]
+        grouped, "_run_together", lambda *given: [x.astype("int8") for x in real(*given)]
     )
     with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
         ferry.convert_tree([np.ones(1), np.ones(2)], "numpy", dtype="float32")

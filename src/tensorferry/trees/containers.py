@@ -379,6 +379,7 @@ class _Attributes(NamedTuple):
     base: Any
 
 
+_MADE_BY: tuple[type, ...] = (dict, list, deque, object)
 _known: WeakKeyDictionary[type, _Attributes] = WeakKeyDictionary()
 _LEVELS = 4
 """The attributes of the object, and three levels below."""
@@ -499,7 +500,7 @@ def _attributes_of(kind: type) -> _Attributes:
         ],
         [slot for *_, slot in slots],
         [name for _, name, each in members if isinstance(each, cached_property)],
-        next(base for base in (dict, list, deque, object) if issubclass(kind, base)),
+        next(base for base in _MADE_BY if issubclass(kind, base)),
     )
     return found
 
