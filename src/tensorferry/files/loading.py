@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from copy import copy
 from functools import cached_property, reduce
 from glob import escape
-from itertools import repeat
+from itertools import islice, repeat
 from operator import getitem
 from typing import TYPE_CHECKING, Any
 
@@ -588,17 +588,19 @@ def _read(source: Source, names: Iterable[str], hint: Callable[[str], Hint]) -> 
     parts = [part for reading in readings for part in reading.parts]
     try:
         with closing(read_ahead(parts, AHEAD if copies else None)) as arrays:
+            whole = (
+                part.decoded() if array is None else array
+                for part, array in zip(parts, arrays, strict=True)
+            )
             for reading in readings:
                 with source.naming(reading.names[0]):
-                    own = []
-                    for part in reading.parts:
-                        array = next(arrays)
-                        own.append(part.decoded() if array is None else array)
+                    own = list(islice(whole, len(reading.parts)))
                     if reading.shards is None:
                         tensor = source.adopted(own[0], reading.choice)
                     else:
                         tensor = reading.shards.assembled(own)
                 found.update(dict.fromkeys(reading.names, tensor))
+            next(whole, None)  # what reads comes to its end too
     except FileFormatError:
         source.validate()  # that it has changed meanwhile says more
         raise

@@ -525,20 +525,22 @@ class TorchBackend(Backend):
     # -- one tensor over the devices of several processes; see `distributed` -----------------------
 
     def placement(self, device: object) -> Placement | None:
-        return self._distributed.placement_on_mesh(device) if type(device) is tuple else None
+        return self._distributed.placement_on_mesh(device) if type(device) is tuple else None  # type: ignore[no-any-return]
 
     @cached_property
     def _distributed(self) -> Any:
         return importlib.import_module(f"{__package__}.distributed")
 
     def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str | Hint] | None:
-        return self._distributed.misfit_of(placement, shape)
+        found: tuple[str, str | Hint] | None = self._distributed.misfit_of(placement, shape)
+        return found
 
     def place_over(self, x: Any, placement: Placement) -> Any:
         return self._distributed.laid_out(placement, x)
 
     def boxes(self, placement: Placement, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
-        return self._distributed.boxes_here(placement, shape)
+        found: list[tuple[slice, ...]] = self._distributed.boxes_here(placement, shape)
+        return found
 
     def assembled(
         self, placement: Placement, shape: tuple[int, ...], dtype: str, parts: Sequence[Array]
