@@ -116,7 +116,7 @@ def size(width, inner, heads, groups, length, layers, words, experts=3):
 
 
 SMALL = [
-    size(40, 52, 6, 2, 8, 2, 64, 3),
+    size(42, 52, 6, 2, 8, 2, 64, 3),
     size(36, 50, 9, 3, 12, 3, 90, 4),
     size(70, 66, 7, 1, 10, 2, 77, 5),
 ]
