@@ -525,22 +525,20 @@ class TorchBackend(Backend):
     # -- one tensor over the devices of several processes; see `distributed` -----------------------
 
     def placement(self, device: object) -> Placement | None:
-        return self._distributed.placement_on_mesh(device) if type(device) is tuple else None  # type: ignore[no-any-return]
+        return self._distributed.placement_on_mesh(device) if type(device) is tuple else None
 
     @cached_property
     def _distributed(self) -> Any:
         return importlib.import_module(f"{__package__}.distributed")
 
     def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str | Hint] | None:
-        found: tuple[str, str | Hint] | None = self._distributed.misfit_of(placement, shape)
-        return found
+        return self._distributed.misfit_of(placement, shape)  # type: ignore[no-any-return]
 
     def place_over(self, x: Any, placement: Placement) -> Any:
         return self._distributed.laid_out(placement, x)
 
     def boxes(self, placement: Placement, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
-        found: list[tuple[slice, ...]] = self._distributed.boxes_here(placement, shape)
-        return found
+        return self._distributed.boxes_here(placement, shape)  # type: ignore[no-any-return]
 
     def assembled(
         self, placement: Placement, shape: tuple[int, ...], dtype: str, parts: Sequence[Array]
