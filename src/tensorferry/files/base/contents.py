@@ -13,10 +13,10 @@ import numpy as np
 
 from ... import hints
 from ...core.leaf_dtypes import DtypeRule
-from ...core.named_tuple import NamedTuple
 from ...core.names import EXCHANGE
 from ...errors import FormatLimitError
 from ...hints import Hint
+from ...hints.named_tuple import NamedTuple
 from .wording import named
 
 if TYPE_CHECKING:

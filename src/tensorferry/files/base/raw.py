@@ -8,8 +8,8 @@ import stat
 from functools import lru_cache
 from typing import Any
 
-from ...core.named_tuple import NamedTuple
 from ...errors import FileFormatError
+from ...hints.named_tuple import NamedTuple
 
 __all__ = [
     "Fingerprint",

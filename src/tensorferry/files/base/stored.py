@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...core.layout import compact_strides
-from ...core.named_tuple import NamedTuple
+from ...hints.named_tuple import NamedTuple
 from ...host.memory import compact, make_pages, paged, processors
 from ...host.numpy_dtypes import numpy_dtype
 from .raw import mapped, read_fully
