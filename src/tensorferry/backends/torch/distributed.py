@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["boxes_here", "laid_out", "misfit_of", "over_mesh", "placement_on_mesh", "shards_of"]
 
 _REPLICATED = Hint(
-    hints.keyword("device", hints.code("(mesh, [Replicate()] * mesh.ndim)")),
+    hints.keyword(
+        "device", hints.code("(mesh, [torch.distributed.tensor.Replicate()] * mesh.ndim)")
+    ),
     ", which leaves it whole on each",
 )
 
