@@ -40,7 +40,7 @@ from tensorferry.hints import (
 
 PACKAGE = Path(tensorferry.__file__).parent
 COMMANDS = typer.main.get_command(app).commands
-PYTHON_ONLY = {"copy", "lazy", "names", "metadata", "strict"}
+PYTHON_ONLY = {"copy", "lazy", "names", "metadata", "slices", "strict"}
 """Keywords of `load` and `save`, which no command calls with them."""
 
 
