@@ -526,7 +526,7 @@ def test_a_hostile_table_is_refused(name, tmp_path):
     assert not (tmp_path / "b.npz").exists()
 
 
-LARGE = {
+ENDLESS = {
     "a fill": '{ fill = 0, shape = [1099511627776], dtype = "int8" }',
     "a fill that overflows": "{ fill = 0, shape = [4611686018427387904, 4611686018427387904] }",
     "a repetition": '"a : p q -> (p 100000000000) q"',
@@ -540,10 +540,10 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", ENDLESS)
 def test_a_table_that_makes_too_much_is_refused_before_it_does(name, tmp_path):
     """In memory as for files: what Python and NumPy allocate stays below what the table itself may take."""
-    one = f'drop = ["a", "b.*", "c.*"]\n[map]\n"y" = {LARGE[name]}\n'
+    one = f'drop = ["a", "b.*", "c.*"]\n[map]\n"y" = {ENDLESS[name]}\n'
     source = {"a": np.zeros((4, 6))}
     if name == "names":
         source |= {f"{word}.{i}": np.zeros(1) for i in range(450) for word in "bc"}

@@ -294,10 +294,14 @@ class _Joined(Decoded):
         self.grid = grid
         self.regions = regions
 
-    @property
-    def parts(self) -> list[Stored]:
-        """The tensors of its regions, whose checksums are compared."""
-        return [region.stored for region in self.regions]
+    def origins(self) -> list[tuple[Stored, int]]:
+        """See `Stored.origins`: of what has a region, not more than the region."""
+        itemsize = find(self.dtype).itemsize
+        return [
+            (origin, min(prod(region.shape) * itemsize, count))
+            for region in self.regions
+            for origin, count in region.stored.origins()
+        ]
 
     def pieces(self) -> list[tuple[tuple[int, ...], Stored]] | None:
         if self.grid != self.shape or any(
