@@ -379,6 +379,17 @@ def _remarks(status: FrameworkStatus) -> str:
     return (", ".join(status.devices) or "not imported") + package
 
 
+def _installed_version(module: str) -> str | None:
+    """The installed version, by the package's metadata; ``None`` if it is not installed."""
+    from importlib.metadata import packages_distributions, version
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        return None
+    packages = packages_distributions().get(module)
+    return version(packages[0]) if packages else "unknown"
+
+
 def _status(backend: Backend, *, load: bool) -> FrameworkStatus:
     package = registry.outside.package_of(backend.name)
     try:
@@ -387,7 +398,7 @@ def _status(backend: Backend, *, load: bool) -> FrameworkStatus:
             return FrameworkStatus(
                 True, backend.version(), backend.devices(), None, backend.install, package
             )
-        version = backend.installed_version()
+        version = _installed_version(backend.module)
     except FrameworkNotInstalledError as error:
         return FrameworkStatus(False, None, (), error.message, backend.install, package)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken framework is a finding, not a failure

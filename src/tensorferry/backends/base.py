@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..core.kinds import RESERVED
+from ..core.named_tuple import NamedTuple
 from ..errors import FrameworkNotInstalledError
 from .quick import Quick, quick_of
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     Opened = tuple["Backend", TensorInfo, Any]
     """What `Backend.open` gives: backend, description, and the object that the first step takes."""
 
-__all__ = ["UNASKED", "Backend", "Opening", "kind_of_type"]
+__all__ = ["UNASKED", "Backend", "DeviceParts", "Opening", "kind_of_type"]
 
 
 def kind_of_type(kind: type) -> str:
@@ -70,6 +71,20 @@ class Opening:
 
 UNASKED = Opening()
 """For a description alone, of what holds no tensors."""
+
+
+class DeviceParts(NamedTuple):
+    """What the devices of this process have of a tensor that lies on several.
+
+    Args:
+        boxes: For each device, its part as slices; equal ones may occur.
+        assemble: Makes the tensor of an array for each box, in order. The arrays' memory is nobody
+            else's, except that one array may stand for equal boxes. There is none if this process
+            has no such device.
+    """
+
+    boxes: Sequence[tuple[slice, ...]]
+    assemble: Callable[[Sequence[Array]], Any]
 
 
 @cache
@@ -191,16 +206,6 @@ class Backend(ABC):
     def is_imported(self) -> bool:
         """Whether the framework has been imported. ``None`` in its place says that it cannot be."""
         return sys.modules.get(self.module) is not None
-
-    def installed_version(self) -> str | None:
-        """The installed version, by the package's metadata; ``None`` if it is not installed."""
-        from importlib.metadata import packages_distributions, version
-        from importlib.util import find_spec
-
-        if find_spec(self.module) is None:
-            return None
-        packages = packages_distributions().get(self.module)
-        return version(packages[0]) if packages else "unknown"
 
     def version(self) -> str:
         """The version of the framework, which must be loaded."""
@@ -345,25 +350,15 @@ class Backend(ABC):
         """Lay a tensor of the framework out over devices, by the result of `placement`."""
         raise TypeError(f"{self.name} tensors lie on one device each")
 
-    def boxes(
-        self, placement: Placement, shape: tuple[int, ...]
-    ) -> Sequence[tuple[slice, ...]] | None:
-        """What each device of this process has of a tensor with the placement; equal boxes may occur.
+    def device_parts(
+        self, placement: Placement, shape: tuple[int, ...], dtype: str
+    ) -> DeviceParts | None:
+        """What the devices of this process have of a tensor with the placement.
 
         ``None`` for a backend that can only lay out whole tensors. The placement takes this shape:
         `misfit` says so.
         """
         return None
-
-    def assembled(
-        self, placement: Placement, shape: tuple[int, ...], dtype: str, parts: Sequence[Array]
-    ) -> Any:
-        """The tensor with the placement, of an array for each box that `boxes` gives, in order.
-
-        The arrays' memory is nobody else's, except that one array may stand for equal boxes. There
-        is none if this process has no device of the placement.
-        """
-        raise TypeError(f"{self.name} tensors lie on one device each")
 
     # -- devices; those that work asynchronously have streams, others have none --------------------
 

@@ -14,10 +14,8 @@ from .ranges.boxes import box_of
 from .ranges.cutting import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ..backends.base import Backend
-    from ..core.declaration import Placement
     from ..execution.recipes import Conversion
     from ..typing import Array
     from .base.stored import Stored
@@ -30,18 +28,14 @@ class Shards(NamedTuple):
     """What the devices of this process have of one tensor.
 
     Args:
-        target: The backend that puts it together.
-        placement: How it is laid out.
-        shape: The shape of the whole tensor.
+        assemble: Puts it together: see `DeviceParts`.
         dtype: The dtype of the result.
         boxes: The different boxes that this process needs.
         parts: The tensor's part for each of them.
         numbers: For each device, the number of its box.
     """
 
-    target: Backend
-    placement: Placement
-    shape: tuple[int, ...]
+    assemble: Callable[[Sequence[Array]], Any]
     dtype: str
     boxes: tuple[Box, ...]
     parts: tuple[Stored, ...]
@@ -56,8 +50,7 @@ class Shards(NamedTuple):
         host = backend_named(EXCHANGE)
         request = make_request(host, None, self.dtype, None, None, "detach", ())
         cast = [convert(array, conversion_of(host, request)) for array in arrays]
-        parts = [cast[number] for number in self.numbers]
-        return self.target.assembled(self.placement, self.shape, self.dtype, parts)
+        return self.assemble([cast[number] for number in self.numbers])
 
 
 def shards_of(stored: Stored, conversion: Conversion) -> Shards | None:
@@ -71,18 +64,16 @@ def shards_of(stored: Stored, conversion: Conversion) -> Shards | None:
         return None
     # The plan of the whole tensor decides, as for one in memory.
     plan = prepare_described(TensorInfo(EXCHANGE, stored.shape, stored.dtype), conversion).plan
-    indexes = target.boxes(placement, stored.shape)
-    if indexes is None:
+    found = target.device_parts(placement, stored.shape, plan.result.dtype)
+    if found is None:
         return None
     numbers: dict[Box, int] = {}
     used = []
-    for index in indexes:
+    for index in found.boxes:
         box = box_of(index, stored.shape, "")
         used.append(numbers.setdefault(box, len(numbers)))
     return Shards(
-        target,
-        placement,
-        stored.shape,
+        found.assemble,
         plan.result.dtype,
         tuple(numbers),
         tuple(cut(stored, box) for box in numbers),

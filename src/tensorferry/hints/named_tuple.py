@@ -1,9 +1,8 @@
-"""`NamedTuple`, as `typing` has it, for classes that a first call needs: each is made in a tenth of the time.
+"""`NamedTuple`, as `typing` has it, for classes that a first call needs: each is made in half the time.
 
 That of `typing` compiles each annotation, to see that it is an expression, and a constructor for
-each class. Type checkers see the first too, and for them this is the one of `typing`. Constructors
-of classes with equally many fields differ only in the names of their arguments, so they are
-compiled once, with this module. It is here because hints are the lowest values of all.
+each class. Type checkers see the first too, and for them this is the one of `typing`. It is here
+because hints are the lowest values of all.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["NamedTuple"]
 
@@ -19,38 +18,16 @@ if TYPE_CHECKING:
     from typing import NamedTuple
 else:
     from collections import _tuplegetter as _getter  # what `namedtuple` makes attributes of
-    from types import FunctionType
 
     _new = tuple.__new__
-    _ALIKE = (
-        lambda _cls: _new(_cls, ()),
-        lambda _cls, a: _new(_cls, (a,)),
-        lambda _cls, a, b: _new(_cls, (a, b)),
-        lambda _cls, a, b, c: _new(_cls, (a, b, c)),
-        lambda _cls, a, b, c, d: _new(_cls, (a, b, c, d)),
-        lambda _cls, a, b, c, d, e: _new(_cls, (a, b, c, d, e)),
-        lambda _cls, a, b, c, d, e, f: _new(_cls, (a, b, c, d, e, f)),
-        lambda _cls, a, b, c, d, e, f, g: _new(_cls, (a, b, c, d, e, f, g)),
-        lambda _cls, a, b, c, d, e, f, g, h: _new(_cls, (a, b, c, d, e, f, g, h)),
-        lambda _cls, a, b, c, d, e, f, g, h, i: _new(_cls, (a, b, c, d, e, f, g, h, i)),
-        lambda _cls, a, b, c, d, e, f, g, h, i, j: _new(_cls, (a, b, c, d, e, f, g, h, i, j)),
-        lambda _cls, a, b, c, d, e, f, g, h, i, j, k: _new(_cls, (a, b, c, d, e, f, g, h, i, j, k)),
-        lambda _cls, a, b, c, d, e, f, g, h, i, j, k, m: _new(
-            _cls, (a, b, c, d, e, f, g, h, i, j, k, m)
-        ),
-    )
-    """Constructors, by the number of fields; few classes have more."""
 
-    def _constructor(fields: tuple[str, ...], defaults: tuple[Any, ...]) -> FunctionType:
-        """The `__new__` of a class with these fields."""
-        if len(fields) < len(_ALIKE):
-            code = _ALIKE[len(fields)].__code__.replace(co_varnames=("_cls", *fields))
-        else:
-            arguments = ", ".join(fields)
-            # Of the names of a class body.
-            made = eval(f"lambda _cls, {arguments}: _new(_cls, ({arguments}))")  # noqa: S307
-            code = made.__code__
-        return FunctionType(code, {"_new": _new}, "__new__", defaults)
+    def _constructor(fields: tuple[str, ...], defaults: tuple[Any, ...]) -> Callable[..., Any]:
+        """The `__new__` of a class with these fields, which are names of a class body."""
+        arguments = ", ".join(fields)
+        values = f"({arguments},)" if fields else "()"
+        made = eval(f"lambda _cls, {arguments}: _new(_cls, {values})", {"_new": _new})  # noqa: S307
+        made.__name__, made.__defaults__ = "__new__", defaults
+        return made
 
     @classmethod
     def _make(cls: type, iterable: Iterable[Any]) -> Any:

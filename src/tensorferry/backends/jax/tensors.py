@@ -20,7 +20,7 @@ from ...host import casts, dlpack, memory
 from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
-from ..base import Backend
+from ..base import Backend, DeviceParts
 from ..nodes import Node, entry_of
 from .declared import DECLARED, NARROW, PACKED, capabilities, loses_imaginary, snippet
 
@@ -304,24 +304,23 @@ class JaxBackend(Backend):
     def place_over(self, x: Any, placement: Placement) -> Any:
         return self.jax.device_put(x, placement.layout)
 
-    def boxes(self, placement: Placement, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
-        layout: Any = placement.layout
-        return list(layout.addressable_devices_indices_map(shape).values())
-
-    def assembled(
-        self, placement: Placement, shape: tuple[int, ...], dtype: str, parts: Sequence[Array]
-    ) -> Any:
+    def device_parts(self, placement: Placement, shape: tuple[int, ...], dtype: str) -> DeviceParts:
         """Without a compiled program, and without asking other processes."""
         layout: Any = placement.layout
-        places = [
-            self.jax.sharding.SingleDeviceSharding(device, memory_kind=layout.memory_kind)
-            for device in layout.addressable_devices_indices_map(shape)
-        ]
-        shards = self.jax.device_put(list(parts), places)
-        make = self.jax.make_array_from_single_device_arrays
-        if shards:
-            return make(shape, layout, shards)
-        return make(shape, layout, [], dtype=numpy_dtype(dtype))
+        indexes = layout.addressable_devices_indices_map(shape)
+
+        def assemble(parts: Sequence[Array]) -> Any:
+            places = [
+                self.jax.sharding.SingleDeviceSharding(device, memory_kind=layout.memory_kind)
+                for device in indexes
+            ]
+            shards = self.jax.device_put(list(parts), places)
+            make = self.jax.make_array_from_single_device_arrays
+            if shards:
+                return make(shape, layout, shards)
+            return make(shape, layout, [], dtype=numpy_dtype(dtype))
+
+        return DeviceParts(list(indexes.values()), assemble)
 
     def export_dlpack(self, x: Any) -> Any:
         # JAX makes the consumer's stream wait for the array, whichever device is current.

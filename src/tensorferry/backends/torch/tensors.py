@@ -24,7 +24,7 @@ from ...hints import Hint
 from ...host import memory
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from .. import registry
-from ..base import Backend, kind_of_type
+from ..base import Backend, DeviceParts, kind_of_type
 from .declared import (
     ABSTRACT,
     AS_INTEGERS,
@@ -537,14 +537,12 @@ class TorchBackend(Backend):
     def place_over(self, x: Any, placement: Placement) -> Any:
         return self._distributed.laid_out(placement, x)
 
-    def boxes(self, placement: Placement, shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
-        return self._distributed.boxes_here(placement, shape)  # type: ignore[no-any-return]
+    def device_parts(self, placement: Placement, shape: tuple[int, ...], dtype: str) -> DeviceParts:
+        def assemble(parts: Sequence[Array]) -> Any:
+            local = self.adopt(parts[0]) if parts else self.torch.empty(0, dtype=self.dtypes[dtype])
+            return self._distributed.over_mesh(placement, shape, local)
 
-    def assembled(
-        self, placement: Placement, shape: tuple[int, ...], dtype: str, parts: Sequence[Array]
-    ) -> Any:
-        local = self.adopt(parts[0]) if parts else self.torch.empty(0, dtype=self.dtypes[dtype])
-        return self._distributed.over_mesh(placement, shape, local)
+        return DeviceParts(self._distributed.boxes_here(placement, shape), assemble)
 
     # -- verbs on devices --------------------------------------------------------------------------
 
