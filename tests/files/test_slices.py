@@ -529,3 +529,12 @@ def test_all_of_a_tensor_is_the_tensor_itself():
     stored = stored_module.Extent("float32", (3, 4), "a", 0)
     assert cutting.cut(stored, whole_box((3, 4))) is stored
     assert cutting.cut(stored, box_of(np.s_[:, 0:9], (3, 4), "x")) is stored
+
+
+def test_what_is_decoded_is_held_beside_its_part(tmp_path):
+    """The plan says at most how much memory: a block of what is decoded, and the part itself."""
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(1000, dtype="int64"))
+
+    plan = ferry.explain_load(tmp_path / "a.npz", slices={"x": np.s_[990:]})
+
+    assert plan.peak >= 8 * 10 + 8 * 1000

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.layout import size_text
 from .base.nesting import leaves
+from .base.stored import BLOCK_BYTES
 from .loading import AHEAD, readings_of, result_bytes
 from .ranges.boxes import index_text
 from .ranges.cutting import CutTensor
@@ -158,7 +159,10 @@ def plan_of(source: Source) -> LoadPlan:
     read = [part.nbytes for each in readings for part in each.parts]
     ahead = 0 if copied is None else min(sum(read), max(copied, AHEAD))
     tensors = tuple(_planned(source, each) for each in readings)
-    return LoadPlan(source.path, source.target.name, tensors, sum(sizes.values()) + ahead)
+    # What is decoded comes in blocks, which are held beside the results that they are copied into.
+    decoded = [min(each.bytes_read, BLOCK_BYTES) for each in tensors if not each.requests]
+    beside = max([ahead, *decoded])
+    return LoadPlan(source.path, source.target.name, tensors, sum(sizes.values()) + beside)
 
 
 def _planned(source: Source, reading: Reading) -> LoadedTensor:
