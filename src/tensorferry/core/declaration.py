@@ -163,10 +163,10 @@ class Code(NamedTuple):
 
 def code_of(declared: Declaration, call: VerbCall) -> Code:
     """The code that a framework gives for a verb; a text is an expression."""
-    given = declared.snippet(call)
-    if isinstance(given, Code):
-        return given
-    return Code(given)
+    snippet = declared.snippet(call)
+    if isinstance(snippet, Code):
+        return snippet
+    return Code(snippet)
 
 
 class Snippet:
@@ -372,9 +372,10 @@ def with_capabilities_frozen(declarations: Sequence[Declaration]) -> list[Declar
     >>> source is target, source.capabilities is DECLARED.capabilities
     (True, True)
     """
-    found: dict[int, Any] = {}
+    frozen: dict[int, Any] = {}
     return [
-        found.get(id(each)) or found.setdefault(id(each), _AsNow(each)) for each in declarations
+        frozen.get(id(declaration)) or frozen.setdefault(id(declaration), _AsNow(declaration))
+        for declaration in declarations
     ]
 
 

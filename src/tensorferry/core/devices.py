@@ -109,8 +109,8 @@ def meant(device: str, kinds: Sequence[str]) -> str:
     words = {word: kind for word, kind in _ALIASES.items() if kind in kinds} | {
         kind: kind for kind in kinds
     }
-    found = nearest(kind_of(device), words)
-    return words[found] if found else kinds[0]
+    closest = nearest(kind_of(device), words)
+    return words[closest] if closest else kinds[0]
 
 
 def same_place(actual: str, asked: str) -> bool:

@@ -138,12 +138,12 @@ def _of_class(kind: type) -> str | None:
     if numpy is None:
         return None
     try:
-        found = numpy.dtype(kind)
+        dtype = numpy.dtype(kind)
     except (DeprecationWarning, TypeError):
         return None
-    if issubclass(kind, numpy.generic) and found.type is not kind:
+    if issubclass(kind, numpy.generic) and dtype.type is not kind:
         return None  # before NumPy 2.4, `numpy.floating` and the like become a dtype
-    name: str = found.name
+    name: str = dtype.name
     return name if name in DTYPES else None
 
 
@@ -236,9 +236,9 @@ def _nearest(dtype: object) -> Hint:
     if isinstance(dtype, str) and len(dtype) <= _LONGEST:
         written = dtype.rpartition(".")[2].lower()
         words = {name: (name,) for name in (*DTYPES, *KEYWORDS)} | _WORDS
-        found = get_close_matches(written, words, n=1, cutoff=_ALIKE)
-        if found:
-            return Hint(hints.keyword("dtype", words[found[0]][0]))
+        near = get_close_matches(written, words, n=1, cutoff=_ALIKE)
+        if near:
+            return Hint(hints.keyword("dtype", words[near[0]][0]))
     return Hint(hints.keyword("dtype", "float32"), ", or the dtype of a tensor")
 
 
@@ -257,11 +257,13 @@ def _framework_of(prefix: str) -> Declaration | None:
 
 def _owner_of(first: str, among: Mapping[str, Declaration]) -> Declaration | None:
     modules = {
-        module: each
-        for each in list(among.values())
-        if each.module != "builtins"
-        for module in each.owns
+        module: declaration
+        for declaration in list(among.values())
+        if declaration.module != "builtins"
+        for module in declaration.owns
     }
-    lines = {name: line for each in modules.values() for name, line in each.imports.items()}
+    lines = {
+        name: line for declaration in modules.values() for name, line in declaration.imports.items()
+    }
     imported = lines.get(first, "").removeprefix("import ").partition(" ")[0]
     return modules.get(first) or modules.get(imported.partition(".")[0])

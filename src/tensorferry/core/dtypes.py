@@ -319,8 +319,8 @@ def _size(name: str) -> tuple[int, int]:
 
 def have_common(names: Iterable[str]) -> bool:
     """Whether some dtype has all values of all the named ones."""
-    found = set(names)
-    return len(found) == 1 or bool(_holders(found))
+    different = set(names)
+    return len(different) == 1 or bool(_holders(different))
 
 
 def common(names: Iterable[str]) -> str:
@@ -329,13 +329,13 @@ def common(names: Iterable[str]) -> str:
     Raises:
         LossyCastError: No dtype has, as for int64 and float32.
     """
-    found = set(names)
-    if len(found) == 1:
-        return next(iter(found))
-    holders = _holders(found)
+    different = set(names)
+    if len(different) == 1:
+        return next(iter(different))
+    holders = _holders(different)
     if not holders:
-        listed = ", ".join(sorted(found))
-        is_complex = any(find(name).kind == "complex" for name in found)
+        listed = ", ".join(sorted(different))
+        is_complex = any(find(name).kind == "complex" for name in different)
         if is_complex:
             hint = Hint(hints.DtypeOf(hints.WIDEST_COMPLEX))
         else:

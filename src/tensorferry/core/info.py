@@ -112,9 +112,9 @@ def _place(device: str) -> str:
     name = device_name(device)
     kind, known = (
         kind_of(name),
-        [each.capabilities for each in names.known().values()],
+        [declaration.capabilities for declaration in names.known().values()],
     )
-    kinds = {each for capabilities in known for each in capabilities.devices.kinds}
+    kinds = {kind for capabilities in known for kind in capabilities.devices.kinds}
     if kind in kinds or any(kind in capabilities.objects.abstract for capabilities in known):
         return name
     meant = nearest(kind, kinds, _MISSPELT)

@@ -67,7 +67,7 @@ BIT_PACKED = Reason("bit-packed")
 DECIMALS = Reason("decimals", "if asked")
 OBJECTS = Reason("Python objects", "if asked")
 
-_KNOWN = {each.text: each for each in (APART, BIT_PACKED, DECIMALS, OBJECTS)}
+_KNOWN = {kind.text: kind for kind in (APART, BIT_PACKED, DECIMALS, OBJECTS)}
 
 _NUMBERS = frozenset({"numbers", "objects"})
 _JOINS: Mapping[str, str] = {"rows": "stack", "stack": "stack", "padded": "pad"}
@@ -129,8 +129,8 @@ class Kind(NamedTuple):  # noqa: PLW1641 - it has the hash of a tuple
         return self is not PLAIN and tuple.__ne__(self, PLAIN)
 
     def __repr__(self) -> str:
-        each = zip(self._fields, self, PLAIN, strict=True)
-        told = [f"{name}={value!r}" for name, value, usual in each if value != usual]
+        fields = zip(self._fields, self, PLAIN, strict=True)
+        told = [f"{name}={value!r}" for name, value, usual in fields if value != usual]
         return f"{type(self).__name__}({', '.join(told)})"
 
     def __str__(self) -> str:
@@ -167,7 +167,7 @@ class Kind(NamedTuple):  # noqa: PLW1641 - it has the hash of a tuple
     @property
     def reason(self) -> str:
         """Why an array is made of it, for people; empty if nothing says it."""
-        return ", ".join([each.text for each in self.reasons])
+        return ", ".join([reason.text for reason in self.reasons])
 
     @property
     def is_numbers(self) -> bool:
@@ -210,12 +210,12 @@ def kind_of_text(text: str) -> Kind:
     """
     if not text or (text.isidentifier() and text != "column"):
         return Kind(text)
-    found = re.fullmatch(_PATTERN, f" {text}", re.DOTALL)
-    if found is None:
+    match = re.fullmatch(_PATTERN, f" {text}", re.DOTALL)
+    if match is None:
         return Kind(text)
-    fields: dict[str, Any] = {name: value or "" for name, value in found.groupdict().items()}
+    fields: dict[str, Any] = {name: value or "" for name, value in match.groupdict().items()}
     fields |= {name: bool(fields[name]) for name in _FLAGS}
-    reasons = [_reason_of_text(each) for each in fields["reasons"].split(", ") if each]
+    reasons = [_reason_of_text(text) for text in fields["reasons"].split(", ") if text]
     kind = Kind(**{**fields, "reasons": tuple(reasons)})
     if str(kind) == text and (kind.copied or not reasons):
         return kind

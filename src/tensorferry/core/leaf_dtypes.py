@@ -307,7 +307,7 @@ def with_choice(rule: DtypeRule, name: str, choice: Choice) -> DtypeRule:
     key = escape(name)
     if key in KINDS or key in dtypes.DTYPES:
         key = f"[{key[0]}]{key[1:]}"
-    names = {each: said for each, said in rule.names if each != key}
+    names = {old_key: said for old_key, said in rule.names if old_key != key}
     return rule._replace(names=(*names.items(), (key, choice)))
 
 
@@ -335,7 +335,7 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str 
             names[list(names)[place]] = choice
         elif dtype not in types and kind in kinds:
             kinds.update(
-                {each: choice for each in _kinds_of(dtype) if kinds.get(each) == kinds[kind]}
+                {other: choice for other in _kinds_of(dtype) if kinds.get(other) == kinds[kind]}
             )
         else:
             types[dtype] = choice
@@ -343,9 +343,9 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str 
         alone = set(kinds.values())
     else:
         alone = set()
-    for one in alone:
-        if kinds == _of_its_kind(one):
-            return one
+    for alone_kind in alone:
+        if kinds == _of_its_kind(alone_kind):
+            return alone_kind
     return {**names, **kinds, **types}
 
 
@@ -392,19 +392,19 @@ def unknown_name(
         near = _near(name, present)
         listed = ", ".join(near) + (", …" if len(near) < len(known) else "")
         dotted = ".".join(_words(name))
-        deeper = any(each.startswith(f"{dotted}.") for each in present)
+        deeper = any(name.startswith(f"{dotted}.") for name in present)
         better = near[0] if near else ""
         if deeper:
             better = f"{dotted}.*"
         elif keyword == "dtype":
             better = _is_dtype(name) or _kind_meant(name, near) or better
         if near:
-            found = f"the nearest are {listed}"
+            nearest = f"the nearest are {listed}"
         else:
-            found = "none has a name"
-        kept = {better if each == name else each: value for each, value in (*keys, *others)}
+            nearest = "none has a name"
+        kept = {better if key == name else key: value for key, value in (*keys, *others)}
         return (
-            f"{keyword}= has the name {shown(name)}, which no tensor has: {found}.",
+            f"{keyword}= has the name {shown(name)}, which no tensor has: {nearest}.",
             Hint(hints.keyword(keyword, kept if better else choice)),
         )
     return None
@@ -427,11 +427,11 @@ def _near(name: str, present: Sequence[str]) -> list[str]:
     """The names that are most like one; the first names if none is."""
     from difflib import get_close_matches
 
-    names = [each for each in dict.fromkeys(present) if each]
+    names = [path for path in dict.fromkeys(present) if path]
     dotted = ".".join(_words(name))
-    found = [each for each in names if f".{dotted}." in f".{each}."]
-    found.sort(key=dotted.__ne__)
-    return found[:3] or get_close_matches(name, names, n=3) or names[:3]
+    near = [path for path in names if f".{dotted}." in f".{path}."]
+    near.sort(key=dotted.__ne__)
+    return near[:3] or get_close_matches(name, names, n=3) or names[:3]
 
 
 def _words(name: str) -> list[str]:
@@ -447,5 +447,5 @@ def _kind_meant(name: str, near: Sequence[str]) -> str | None:
 
     words = [*KINDS, *dtypes.DTYPES]
     return next(
-        (each for each in get_close_matches(name, [*near, *words], n=1) if each in words), None
+        (word for word in get_close_matches(name, [*near, *words], n=1) if word in words), None
     )

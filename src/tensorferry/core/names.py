@@ -74,7 +74,7 @@ def canonical(framework: object) -> str:
         UnknownFrameworkError: No framework has the name.
         TypeError: It is an object that cannot name a framework.
     """
-    return _asked([each.canonical for each in LOOKUPS], framework)
+    return _asked([lookup.canonical for lookup in LOOKUPS], framework)
 
 
 def named(name: str) -> Declaration:
@@ -83,17 +83,25 @@ def named(name: str) -> Declaration:
     Raises:
         UnknownFrameworkError: There is none of this name.
     """
-    return _asked([each.named for each in LOOKUPS], name)
+    return _asked([lookup.named for lookup in LOOKUPS], name)
 
 
 def known() -> Mapping[str, Declaration]:
     """All frameworks that are known now, by name. No package is looked up."""
-    return {name: one for each in reversed(LOOKUPS) for name, one in each.known().items()}
+    return {
+        name: declaration
+        for lookup in reversed(LOOKUPS)
+        for name, declaration in lookup.known().items()
+    }
 
 
 def found() -> Mapping[str, Declaration]:
     """All frameworks, by name, after those of outside packages have been looked up."""
-    return {name: one for each in reversed(LOOKUPS) for name, one in each.found().items()}
+    return {
+        name: declaration
+        for lookup in reversed(LOOKUPS)
+        for name, declaration in lookup.found().items()
+    }
 
 
 def _asked(lookups: Sequence[Callable[[Any], Answer]], about: object) -> Answer:

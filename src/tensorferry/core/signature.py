@@ -105,11 +105,11 @@ def places_by(facts: Sequence[Hashable]) -> dict[Any, Sequence[int]]:
     >>> places_by(["a", "b", "a"]), places_by("aa")
     ({'a': [0, 2], 'b': [1]}, {'a': range(0, 2)})
     """
-    found: dict[Any, Any] = dict.fromkeys(facts)
-    if len(found) == 1:
-        return {next(iter(found)): range(len(facts))}
-    for each in found:
-        found[each] = []
-    for index, each in enumerate(facts):
-        found[each].append(index)
-    return found
+    indices_by_fact: dict[Any, Any] = dict.fromkeys(facts)
+    if len(indices_by_fact) == 1:
+        return {next(iter(indices_by_fact)): range(len(facts))}
+    for fact in indices_by_fact:
+        indices_by_fact[fact] = []
+    for index, fact in enumerate(facts):
+        indices_by_fact[fact].append(index)
+    return indices_by_fact

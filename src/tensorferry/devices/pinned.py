@@ -55,8 +55,8 @@ def lock(x: Tensor, allocate: Callable[[], Tensor], *, required: bool) -> Any:
     Raises:
         DeviceError: It has to be, and cannot be.
     """
-    found = block(x.nbytes, allocate, required=required)
-    return x if found is None else found.copy_(x)
+    locked = block(x.nbytes, allocate, required=required)
+    return x if locked is None else locked.copy_(x)
 
 
 def land(
@@ -73,13 +73,13 @@ def land(
     Raises:
         DeviceError: As for `lock`.
     """
-    found = block(x.nbytes, allocate, required=required)
-    if found is None:
+    landed = block(x.nbytes, allocate, required=required)
+    if landed is None:
         return None
-    found = found.copy_(x, non_blocking=stream is not None)
+    landed = landed.copy_(x, non_blocking=stream is not None)
     if stream is not None:
         stream.record().wait()
-    return found
+    return landed
 
 
 def block(nbytes: int, allocate: Callable[[], Tensor], *, required: bool) -> Tensor | None:

@@ -149,14 +149,14 @@ class SideStreams:
 
     def of(self, place: StreamPlace) -> Stream:
         """The side stream of a place."""
-        found = self._streams.get(place)
-        if found is None:
+        stream = self._streams.get(place)
+        if stream is None:
             try:
-                found = _spare[place].pop()
+                stream = _spare[place].pop()
             except IndexError:
-                found = cast("Stream", place.backend.side_stream(place.device))
-            self._streams[place] = found
-        return found
+                stream = cast("Stream", place.backend.side_stream(place.device))
+            self._streams[place] = stream
+        return stream
 
     def give_back(self) -> None:
         """Give the streams back for other uses. Work that is still queued on them is done first."""

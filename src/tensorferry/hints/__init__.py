@@ -288,9 +288,9 @@ class Hint:
     @classmethod
     def of_ways(cls, ways: Iterable[Way], caller: Caller = _NOBODY) -> Hint:
         """A hint of several ways."""
-        made = Hint()
-        made.ways, made.caller = tuple(ways), caller
-        return made
+        hint = Hint()
+        hint.ways, hint.caller = tuple(ways), caller
+        return hint
 
     def __or__(self, other: str | Hint) -> Hint:
         """This hint, or another one."""

@@ -25,9 +25,9 @@ else:
         """The `__new__` of a class with these fields, which are names of a class body."""
         arguments = ", ".join(fields)
         values = f"({arguments},)" if fields else "()"
-        made = eval(f"lambda _cls, {arguments}: _new(_cls, {values})", {"_new": _new})  # noqa: S307
-        made.__name__, made.__defaults__ = "__new__", defaults
-        return made
+        constructor = eval(f"lambda _cls, {arguments}: _new(_cls, {values})", {"_new": _new})  # noqa: S307
+        constructor.__name__, constructor.__defaults__ = "__new__", defaults
+        return constructor
 
     @classmethod
     def _make(cls: type, iterable: Iterable[Any]) -> Any:
@@ -73,16 +73,16 @@ else:
             annotations = body.get("__annotations__", {})
             fields = tuple(annotations)
             defaults = {field: body.pop(field) for field in fields if field in body}
-            made = _constructor(fields, tuple(defaults.values()))
-            made.__annotations__ = annotations  # for signatures
-            made.__qualname__ = f"{name}.__new__"  # for the errors of calls
+            constructor = _constructor(fields, tuple(defaults.values()))
+            constructor.__annotations__ = annotations  # for signatures
+            constructor.__qualname__ = f"{name}.__new__"  # for the errors of calls
             own = {
                 "__doc__": f"{name}({', '.join(fields)})",
                 "__slots__": (),
                 "_fields": fields,
                 "_field_defaults": defaults,
                 "__match_args__": fields,
-                "__new__": made,
+                "__new__": constructor,
                 **_METHODS,
                 **{field: _getter(place, field) for place, field in enumerate(fields)},
             }

@@ -44,8 +44,8 @@ def code_at(code: str, place: str) -> str:
     >>> code_at('f(x, x="x").x', 'y["a"]')
     'f(y["a"], x="x").x'
     """
-    found = _names(code)
-    return code if found is None else _with(code, ((node, place) for node in found))
+    variables = _names(code)
+    return code if variables is None else _with(code, ((node, place) for node in variables))
 
 
 def for_leaf(
@@ -73,14 +73,14 @@ def for_each_sample(ways: tuple[Way, ...]) -> tuple[Way, ...]:
 
 def _replaced(way: Way, replaced: Callable[[Piece], Way]) -> Way:
     """A way with other pieces. Only the last says that a value is to stand in the place of `x`."""
-    made: Way = ()
+    result: Way = ()
     for index, piece in enumerate(way):
         new = replaced(piece)
         after = way[index + 1] if index + 1 < len(way) else ""
         if new[-1] == _IN_PLACE and isinstance(after, str) and after.startswith(_IN_PLACE):
             new = new[:-1]
-        made = joined(made, new)
-    return made
+        result = joined(result, new)
+    return result
 
 
 def _are_nan_and_mask(ways: tuple[Way, ...]) -> bool:
@@ -152,16 +152,18 @@ def _piece_in_sample(piece: Piece, place: str) -> Way:
 
 def _without_first(way: Way) -> Way:
     """A way, in which code that makes a list of `x` becomes that for one member, in its place."""
-    made: Way = ()
+    kept: Way = ()
     for piece in way:
-        found = _member_code(piece.text) if isinstance(piece, Code) and not piece.numbered else None
-        if found is not None:
-            made = joined(made, (Code(found), _IN_PLACE))
-        elif isinstance(piece, str) and made and made[-1] == _IN_PLACE:
-            made = joined(made, (piece.removeprefix(" first"),))
+        member = (
+            _member_code(piece.text) if isinstance(piece, Code) and not piece.numbered else None
+        )
+        if member is not None:
+            kept = joined(kept, (Code(member), _IN_PLACE))
+        elif isinstance(piece, str) and kept and kept[-1] == _IN_PLACE:
+            kept = joined(kept, (piece.removeprefix(" first"),))
         else:
-            made = joined(made, (piece,))
-    return made
+            kept = joined(kept, (piece,))
+    return kept
 
 
 # -- code ------------------------------------------------------------------------------------------
@@ -176,7 +178,8 @@ def _names(code: str) -> list[ast.Name] | None:
     of_functions = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Lambda) and any(each.arg == "x" for each in node.args.args)
+        if isinstance(node, ast.Lambda)
+        and any(parameter.arg == "x" for parameter in node.args.args)
         for inner in ast.walk(node)
     }
     return [
@@ -216,12 +219,12 @@ def _member_code(code: str) -> str | None:
         return None
     member = ast.unparse(source.target)
     text = ast.get_source_segment(code, node.elt) or ""
-    found = [
-        each
-        for each in ast.walk(ast.parse(text, mode="eval"))
-        if isinstance(each, ast.Name) and each.id == member
+    members = [
+        node
+        for node in ast.walk(ast.parse(text, mode="eval"))
+        if isinstance(node, ast.Name) and node.id == member
     ]
-    return _with(text, ((each, "x") for each in found))
+    return _with(text, ((member, "x") for member in members))
 
 
 def _with(code: str, new: Iterator[tuple[ast.expr, str]]) -> str:

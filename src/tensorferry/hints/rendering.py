@@ -208,10 +208,12 @@ class Renderer:
         if piece.function != "either":
             function = self._functions.get(piece.function, piece.function)
             return self._call(function, piece.code, self._asked(piece.pairs, piece.held))
-        one, tree = (self._call(self._functions[each], piece.code, ()) for each in ("one", "tree"))
-        if one == tree:
-            return one
-        return f"{one}, or {tree} if it gives several tensors"
+        single, tree = (
+            self._call(self._functions[name], piece.code, ()) for name in ("one", "tree")
+        )
+        if single == tree:
+            return single
+        return f"{single}, or {tree} if it gives several tensors"
 
     def _again(self, piece: Again) -> str:
         names_short = piece.about in ("call", "itself")
@@ -272,7 +274,7 @@ class Renderer:
         If the target lacks one: a narrower float, or the same integer after the remedy.
         """
         if isinstance(value, dict):
-            return {key: self._held(each, names_short) for key, each in value.items()}
+            return {key: self._held(part, names_short) for key, part in value.items()}
         if not isinstance(value, str) or value not in _WIDE or not self.caller.lacks(value):
             return value
         if value not in _NARROW and names_short and self.caller.remedy:

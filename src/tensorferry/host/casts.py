@@ -575,8 +575,8 @@ def _round_to_bfloat16(target: Array, source: Array) -> None:
     if np.count_nonzero(halfway):
         at = np.flatnonzero(halfway)
         flat = single.reshape(-1)
-        wanted, found = np.abs(exact.reshape(-1)[at]), np.abs(flat[at])
-        flat.view(np.int32)[at] += (wanted > found).astype(np.int32) - (wanted < found)
+        wanted, rounded = np.abs(exact.reshape(-1)[at]), np.abs(flat[at])
+        flat.view(np.int32)[at] += (wanted > rounded).astype(np.int32) - (wanted < rounded)
     target[...] = single
 
 

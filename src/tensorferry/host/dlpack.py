@@ -252,7 +252,7 @@ def _export(x: Any) -> Any:
     try:
         parameters = inspect.signature(x.__dlpack__).parameters
         knows = "max_version" in parameters or any(
-            each.kind is each.VAR_KEYWORD for each in parameters.values()
+            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
         )
     except (TypeError, ValueError):
         knows = True

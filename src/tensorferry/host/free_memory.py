@@ -28,8 +28,8 @@ def free_memory(system: Path = _SYSTEM) -> int | None:
     Args:
         system: The folder in which ``proc`` and ``sys`` are.
     """
-    found = [*_available(system), *_left_of_groups(system)]
-    return max(min(found), 0) if found else None
+    limits = [*_available(system), *_left_of_groups(system)]
+    return max(min(limits), 0) if limits else None
 
 
 def _available(system: Path) -> Iterator[int]:
@@ -68,12 +68,12 @@ def _up_from(top: Path, place: str, names: tuple[str, str, tuple[str, ...]]) -> 
 
 def _caches(path: Path, names: tuple[str, ...]) -> int:
     """The bytes of files in memory, which the system drops when somebody needs their place."""
-    found = 0
+    total = 0
     for line in _lines(path):
         name, _, number = line.partition(" ")
         if name in names and number.strip().isdigit():
-            found += int(number)
-    return found
+            total += int(number)
+    return total
 
 
 def _number(path: Path) -> int | None:

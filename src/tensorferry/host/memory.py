@@ -96,7 +96,7 @@ def _find_address() -> Callable[[Array], int]:
     probe = np.arange(24, dtype=np.int16)
     probes = [probe, probe[5:], probe[::-3], probe.reshape(4, 6).T]
     works = sys.implementation.name == "cpython" and all(
-        fast(each) == _slow_address(each) for each in probes
+        fast(probe) == _slow_address(probe) for probe in probes
     )
     return fast if works else _slow_address
 
@@ -149,8 +149,8 @@ def sharing(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> list[
     shared = np.zeros(len(order), bool)
     shared[1:] = touches
     shared[:-1] |= touches
-    found: list[int] = np.sort(order[shared]).tolist()
-    return found
+    pairs: list[int] = np.sort(order[shared]).tolist()
+    return pairs
 
 
 def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -390,13 +390,13 @@ def _joins() -> Any:
     """The extension that compares and joins arrays; ``None`` if it does not read them rightly."""
     from .extensions import extension  # here, because most processes have no such lists
 
-    found = extension("host._joins")
+    joins = extension("host._joins")
     probe = np.arange(24, dtype=np.int16)
-    for each in (probe, probe[5:], probe[::-3], probe.reshape(4, 6).T, np.array(1.0)):
-        words = address(each), each.shape, each.dtype, each.flags.num
-        if HEADER is None or found is None or found.seen(each) != words:
+    for array in (probe, probe[5:], probe[::-3], probe.reshape(4, 6).T, np.array(1.0)):
+        words = address(array), array.shape, array.dtype, array.flags.num
+        if HEADER is None or joins is None or joins.seen(array) != words:
             return None
-    return found
+    return joins
 
 
 class Facts(NamedTuple):
@@ -429,10 +429,10 @@ def facts(arrays: Sequence[Any]) -> Facts | None:
         there is no extension.
     """
     extension = _joins()
-    found = None if extension is None else extension.facts(arrays, np.ndarray)
-    if found is None:
+    facts_of_all = None if extension is None else extension.facts(arrays, np.ndarray)
+    if facts_of_all is None:
         return None
-    firsts, numbers = found
+    firsts, numbers = facts_of_all
     return Facts(firsts, *np.frombuffer(numbers, np.int64).reshape(3, -1))
 
 
@@ -529,8 +529,8 @@ def gather(rows: Sequence[Array], out: Array) -> None:
         ):  # no thread can be started: the interpreter is ending, or the system has no more
             copies, parts = [], [slice(None)]
         _copy(rows[parts[0]], out[parts[0]])
-        for each in copies:
-            each.result()
+        for copy in copies:
+            copy.result()
 
 
 def _copy(rows: Sequence[Array], out: Array) -> None:

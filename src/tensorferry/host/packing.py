@@ -44,12 +44,12 @@ def places(sizes: Sequence[int], itemsizes: Sequence[int], alignment: int) -> tu
         itemsizes: The size of its elements.
         alignment: The alignment in bytes of each array, besides the size of its elements.
     """
-    found, end = [0] * len(sizes), 0
+    starts, end = [0] * len(sizes), 0
     for index in sorted(range(len(sizes)), key=itemsizes.__getitem__, reverse=True):
         unit = max(alignment, itemsizes[index])
-        found[index] = -(-end // unit) * unit
-        end = found[index] + sizes[index]
-    return found, end
+        starts[index] = -(-end // unit) * unit
+        end = starts[index] + sizes[index]
+    return starts, end
 
 
 def lay_out(
@@ -66,12 +66,12 @@ def lay_out(
         strides: The strides of each array in the buffer.
         alignment: The alignment in bytes of each array, besides the size of its elements.
     """
-    found, end = places(
+    starts, end = places(
         [array.nbytes for array in arrays], [int(array.itemsize) for array in arrays], alignment
     )
     return [
         Part(place, tuple(array.shape), steps, array.dtype, array.nbytes)
-        for place, array, steps in zip(found, arrays, strides, strict=True)
+        for place, array, steps in zip(starts, arrays, strides, strict=True)
     ], end
 
 
@@ -85,14 +85,14 @@ def joined(
         parts: The place of each array.
         filling: Makes a given number of bytes, whose values do not matter.
     """
-    found, end = [], 0
+    filled, end = [], 0
     for index in sorted(range(len(parts)), key=lambda index: parts[index].start):
         gap = parts[index].start - end
         if gap:
-            found.append(filling(gap))
-        found.append(pieces[index])
+            filled.append(filling(gap))
+        filled.append(pieces[index])
         end = parts[index].start + parts[index].nbytes
-    return found
+    return filled
 
 
 def pack(arrays: Sequence[Array], alignment: int) -> tuple[Array, list[Part]]:

@@ -146,10 +146,10 @@ class EntryPoints(Generic[Thing]):
                 f"{name!r} is the name of a {self.what} of tensorferry itself: use another name"
             )
         if name not in self._known():
-            made = self._make(name, point.load())
+            plugin = self._make(name, point.load())
             with self._lock:
                 if name not in self._known():
-                    self._keep(made)
+                    self._keep(plugin)
                     self._packages[name] = package
             self._failed.pop((name, package), None)
         first = self._packages.get(name, package)
@@ -158,8 +158,8 @@ class EntryPoints(Generic[Thing]):
 
     def _points(self) -> list[tuple[metadata.EntryPoint, str]]:
         """The entry points and their packages, sorted by name."""
-        found = [(point, _package_of(point.dist)) for point in self._read()]
-        return sorted(found, key=lambda each: (each[0].name, each[1]))
+        points = [(point, _package_of(point.dist)) for point in self._read()]
+        return sorted(points, key=lambda named: (named[0].name, named[1]))
 
     def _read(self) -> list[metadata.EntryPoint]:
         # Here, because it takes as long as the rest of ``import tensorferry``.
@@ -173,17 +173,17 @@ class EntryPoints(Generic[Thing]):
     def _read_one_by_one(
         self, packages: Iterable[metadata.Distribution]
     ) -> list[metadata.EntryPoint]:
-        found: dict[tuple[str, str], metadata.EntryPoint] = {}
-        for each in packages:
-            package = _package_of(each)
+        points: dict[tuple[str, str], metadata.EntryPoint] = {}
+        for distribution in packages:
+            package = _package_of(distribution)
             try:
-                for point in each.entry_points:
+                for point in distribution.entry_points:
                     if point.group == self.group:
-                        found.setdefault((package, point.name), point)
+                        points.setdefault((package, point.name), point)
             except Exception as error:  # noqa: BLE001 - damaged, as above
-                if self.group in (each.read_text("entry_points.txt") or ""):
+                if self.group in (distribution.read_text("entry_points.txt") or ""):
                     self._failed["entry_points.txt", package] = _one_line(error)
-        return list(found.values())
+        return list(points.values())
 
     # -- errors -----------------------------------------------------------------------------------
 
@@ -241,10 +241,10 @@ class EntryPoints(Generic[Thing]):
 
     def failure(self, names: Collection[str]) -> FrameworkNotInstalledError | None:
         """The recorded error of the first of these names that has one; ``None`` without one."""
-        found = next((key for key in self._failed if key[0] in names), None)
-        if found is None:
+        failed = next((key for key in self._failed if key[0] in names), None)
+        if failed is None:
             return None
-        return self.broken(*found, self._failed[found])
+        return self.broken(*failed, self._failed[failed])
 
     def broken(
         self, name: str, package: str, error: BaseException | str | None
@@ -275,13 +275,13 @@ class _Guard:
         return error is not None and self._entry_points.record_if_outside(self._name, error)
 
 
-def _package_of(found: metadata.Distribution | None) -> str:
+def _package_of(distribution: metadata.Distribution | None) -> str:
     """The name and version of a distribution, if its metadata can be read."""
     try:
-        if found is None:
+        if distribution is None:
             name, version = None, ""
         else:
-            name, version = found.metadata["Name"], found.version
+            name, version = distribution.metadata["Name"], distribution.version
     except Exception:  # noqa: BLE001 - damaged metadata must not hide the entry point
         name, version = None, ""
     return f"{name} {version}" if name else _UNKNOWN
