@@ -158,12 +158,12 @@ def share_on_device(plan: PlanBuilder) -> bool:
     ):
         return False
     sides = (source, target)
-    if any(plan.dtype not in each.capabilities.dtypes.held for each in sides):
+    if any(plan.dtype not in side.capabilities.dtypes.held for side in sides):
         return False
     if now.pinned:
         plan.reason = f"{source.name} keeps it for the device, but in memory of the host"
         return False
-    unnamed = [each.name for each in sides if plan.dtype in each.capabilities.dtypes.unexported]
+    unnamed = [side.name for side in sides if plan.dtype in side.capabilities.dtypes.unexported]
     if unnamed:
         plan.reason = (
             f"{' and '.join(unnamed)} cannot name {plan.dtype} to another framework on a device"
@@ -203,7 +203,7 @@ def _import(plan: PlanBuilder) -> None:
         "the same device: no bytes move",
         **plan.as_targets(),
     )
-    if any(before.dtype in each.capabilities.dtypes.unnamed for each in (source, target)):
+    if any(before.dtype in side.capabilities.dtypes.unnamed for side in (source, target)):
         # The verb writes the type code itself; a person has integers of the same width exported.
         integer = f"uint{8 * dtypes.find(before.dtype).itemsize}"
         exported = VerbCall("view", (integer,), before, VALUE)

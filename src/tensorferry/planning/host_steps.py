@@ -151,18 +151,18 @@ def obstacles(plan: PlanBuilder) -> list[str]:
     """The reasons why the target cannot share the source's memory; empty if it can."""
     if plan.allocated:
         return []
-    found = []
+    reasons = []
     if plan.dtype != plan.now.dtype:
-        found.append(f"the dtype changes from {plan.now.dtype} to {plan.dtype}")
+        reasons.append(f"the dtype changes from {plan.now.dtype} to {plan.dtype}")
     if not same_place(plan.now.device, plan.device):
-        found.append(plan.changes_device)
-    return found + rules.layout_obstacles(plan.now, plan.target)
+        reasons.append(plan.changes_device)
+    return reasons + rules.layout_obstacles(plan.now, plan.target)
 
 
-def refuse_to_share(plan: PlanBuilder, found: list[str], share: bool, reason: str) -> None:
+def refuse_to_share(plan: PlanBuilder, reasons: list[str], share: bool, reason: str) -> None:
     """Raise for ``copy=False`` if memory cannot be shared, or a tensor is in an autograd graph."""
-    if found:
-        plan.refuse_copy(found)
+    if reasons:
+        plan.refuse_copy(reasons)
     elif not share and not plan.allocated and plan.request.copy is False:
         detached = detached_in_hint(plan.source, plan.source_info)
         call = hints.code(f'convert({detached}, "{plan.target.name}", copy=False)')
@@ -244,7 +244,7 @@ def is_to_be_locked(plan: PlanBuilder) -> bool:
 def pinner(plan: PlanBuilder) -> Declaration | None:
     """The framework that can lock memory: the source's or the target's."""
     return next(
-        (each for each in (plan.source, plan.target) if each.capabilities.devices.pins), None
+        (side for side in (plan.source, plan.target) if side.capabilities.devices.pins), None
     )
 
 
@@ -393,19 +393,19 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
             result is one column.
     """
     if request.labels is None:
-        given = None
+        labels = None
     else:
-        given = request.labels.given
-    if given is None:
+        labels = request.labels.given
+    if labels is None:
         return
     rows, columns = _extent(info)
-    if given.index is not None and len(given.index) != rows:
+    if labels.index is not None and len(labels.index) != rows:
         raise ShapeError(
-            f"index= has {_counted(len(given.index), 'label')}, and the result has "
+            f"index= has {_counted(len(labels.index), 'label')}, and the result has "
             f"{_counted(rows, 'row')}.",
             hints.without("index"),
         )
-    if given.names is None:
+    if labels.names is None:
         return
     if len(info.shape) == 1:
         raise ShapeError(
@@ -414,9 +414,9 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
             "name is set by its method rename.",
             hints.without("columns"),
         )
-    if len(given.names) != columns:
+    if len(labels.names) != columns:
         raise ShapeError(
-            f"columns= has {_counted(len(given.names), 'name')}, and the result has "
+            f"columns= has {_counted(len(labels.names), 'name')}, and the result has "
             f"{_counted(columns, 'column')}.",
             hints.without("columns"),
         )
@@ -496,10 +496,10 @@ def _chosen(
     """
     for origin, labels in wanted.items():
         if labels is None:
-            found = None
+            chosen = None
         else:
-            found = getattr(labels, part)
-        if found is not None and len(found) == length:
+            chosen = getattr(labels, part)
+        if chosen is not None and len(chosen) == length:
             return labels, origin, None
     if wanted["like"] is None:
         theirs = None
@@ -510,18 +510,18 @@ def _chosen(
 
 def _left(index: int | None, names: int | None, rows: int, columns: int) -> list[str]:
     """What a reason says of labels of ``like=`` that do not fit."""
-    found = []
+    left = []
     if index is not None:
-        found.append(
+        left.append(
             f"the index of like= has {_counted(index, 'label')} for {_counted(rows, 'row')}, which "
             "are only numbered"
         )
     if names is not None:
-        found.append(
+        left.append(
             f"like= has {_counted(names, 'name')} for "
             f"{_counted(columns, 'column')}, and is not taken"
         )
-    return found
+    return left
 
 
 def _counted(number: int, noun: str) -> str:

@@ -98,7 +98,7 @@ class Plan(NamedTuple):
     @property
     def imports(self) -> tuple[str, ...]:
         """The import lines that `code` needs."""
-        known = {name: line for each in self.modules for name, line in each.items()}
+        known = {name: line for module in self.modules for name, line in module.items()}
         used = [
             name for name in known if any(step.snippet.code.mentions(name) for step in self.steps)
         ]

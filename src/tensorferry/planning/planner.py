@@ -75,11 +75,11 @@ def _refuse_misfit(plan: PlanBuilder) -> None:
     """Raise if the layout over devices that is asked for does not take this shape."""
     placement, shape = plan.request.placement, plan.now.shape
     if placement is None:
-        found = None
+        misfit = None
     else:
-        found = plan.target.misfit(placement, shape)
-    if found is not None:
-        why, hint = found
+        misfit = plan.target.misfit(placement, shape)
+    if misfit is not None:
+        why, hint = misfit
         raise ShapeError(
             f"A tensor of shape {shape} cannot be laid out as device= says: {why}.", hint
         )

@@ -112,12 +112,12 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
         return info.dtype
     held = caps.dtypes.held - target.device_facts(kind_of(_place(info, request, target))).absent
     if request.dtype == dtypes.DEFAULT:
-        found = _widest(info.dtype, held)
+        dtype = _widest(info.dtype, held)
     else:
-        found = dtypes.fit(info.dtype, held)
-    if found is None:
+        dtype = dtypes.fit(info.dtype, held)
+    if dtype is None:
         raise _no_such_dtype(info.dtype, info.dtype, target, asked=False)
-    return found
+    return dtype
 
 
 def _widest(name: str, held: frozenset[str]) -> str | None:
@@ -412,40 +412,40 @@ def why_read_only(info: TensorInfo, target: Declaration) -> str:
 def layout_obstacles(info: TensorInfo, target: Declaration) -> list[str]:
     """The reasons why the target cannot share host memory with this layout; empty if it can."""
     caps = target.capabilities
-    found: list[str] = []
+    reasons: list[str] = []
     if info.swapped:
-        found.append("its bytes are in the other order")
+        reasons.append("its bytes are in the other order")
     if info.size == 0:
-        return found
+        return reasons
     row = dtypes.find(info.dtype)
     if info.dtype in caps.dtypes.unshared:
-        found.append(f"{target.name} stores {info.dtype} in another form")
+        reasons.append(f"{target.name} stores {info.dtype} in another form")
     if caps.memory.by_columns and len(info.shape) > 1:
-        found.append("each column has its own memory")
+        reasons.append("each column has its own memory")
     if caps.memory.strides != "any":
-        found += _stride_obstacles(info, row.itemsize)
+        reasons += _stride_obstacles(info, row.itemsize)
     if (
         caps.memory.strides == "compact"
-        and not found
+        and not reasons
         and not is_compact(info.shape, info.strides, row.itemsize)
     ):
-        found.append(f"strides {info.strides} bytes of shape {info.shape} are not compact")
+        reasons.append(f"strides {info.strides} bytes of shape {info.shape} are not compact")
     alignment = caps.memory.alignment or row.alignment
     if info.misalignment % alignment:
-        found.append(f"address % {alignment} == {info.misalignment % alignment}")
-    return found
+        reasons.append(f"address % {alignment} == {info.misalignment % alignment}")
+    return reasons
 
 
 def _stride_obstacles(info: TensorInfo, itemsize: int) -> list[str]:
-    found = []
+    reasons = []
     for axis, (length, stride) in enumerate(zip(info.shape, info.strides, strict=True)):
         if length > 1 and stride < 0:
-            found.append(f"negative stride on axis {axis}")
+            reasons.append(f"negative stride on axis {axis}")
         elif length > 1 and stride % itemsize:
-            found.append(
+            reasons.append(
                 f"stride of {stride} bytes on axis {axis} is not a whole number of elements"
             )
-    return found
+    return reasons
 
 
 # -- casts on devices ---------------------------------------------------------------------------

@@ -193,20 +193,22 @@ def wide(text: str) -> float:
 
 def fitted(text: str, width: float, lines: int = 3) -> list[str]:
     """A text in at most `lines` lines of at most `width`; a longer text ends in an ellipsis."""
-    found = [""]
+    pieces_of_line = [""]
     for piece in _PIECES.findall(" ".join(text.split())):
-        if wide(found[-1] + piece) <= width:
-            found[-1] += piece
+        if wide(pieces_of_line[-1] + piece) <= width:
+            pieces_of_line[-1] += piece
             continue
-        found.append("")
+        pieces_of_line.append("")
         for letter in piece.lstrip():
-            if found[-1] and wide(found[-1] + letter) > width:
-                found.append("")
-            found[-1] += letter
-    found = [line for line in found if line]
-    if len(found) > lines:
-        found[lines - 1 :] = [found[lines - 1][: max(int(width / _LETTER / 1.9) - 1, 1)] + "…"]
-    return found
+            if pieces_of_line[-1] and wide(pieces_of_line[-1] + letter) > width:
+                pieces_of_line.append("")
+            pieces_of_line[-1] += letter
+    pieces_of_line = [line for line in pieces_of_line if line]
+    if len(pieces_of_line) > lines:
+        pieces_of_line[lines - 1 :] = [
+            pieces_of_line[lines - 1][: max(int(width / _LETTER / 1.9) - 1, 1)] + "…"
+        ]
+    return pieces_of_line
 
 
 class Canvas:

@@ -58,7 +58,7 @@ def both_widths(draw: Callable[[Literal[64, 32]], str]) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """An HTML table. The last cell of each row is prose, which may be broken into lines."""
-    head = "".join(f"<th>{clean(each)}</th>" for each in heads)
+    head = "".join(f"<th>{clean(head)}</th>" for head in heads)
     lines = (
         "".join(f"<td>{cell}</td>" for cell in cells) + f"<td class='words'>{words}</td>"
         for *cells, words in rows

@@ -125,10 +125,10 @@ def _elements(
     rows = range(first // columns, -(-last // columns))
     tops = _rows(canvas, first, last, {row: f"+{(row - rows[0]) * columns}" for row in rows})
     _lines_of_64(canvas, tops)
-    found = memory.elements(window[0] - base, window[1] - base)
-    starts = sorted(found or ())
+    elements = memory.elements(window[0] - base, window[1] - base)
+    starts = sorted(elements or ())
     apart = all(after - before >= memory.itemsize for before, after in pairwise(starts))
-    if found is None or not apart:
+    if elements is None or not apart:
         cells = [
             (at, at + 1)
             for at in range(window[0] - base, window[1] - base)
@@ -137,7 +137,7 @@ def _elements(
         _cells(canvas, cells, base, window, tops, kind)
     else:
         _cells(canvas, [(at, at + memory.itemsize) for at in starts], base, window, tops, kind)
-        _numbers(canvas, memory, found, base, window, tops)
+        _numbers(canvas, memory, elements, base, window, tops)
     if written:
         _cells(
             canvas, [(memory.first, memory.first + memory.itemsize)], base, window, tops, "written"
@@ -149,13 +149,13 @@ def _pieces(
 ) -> list[tuple[float, float, float]]:
     """Where bytes are on the canvas, row by row: left, top and width."""
     start, stop = max(start, window[0]), min(stop, window[1])
-    found: list[tuple[float, float, float]] = []
+    pieces: list[tuple[float, float, float]] = []
     while start < stop:
         row, column = divmod(start, canvas.columns)
         end = min(stop, (row + 1) * canvas.columns)
-        found.append((canvas.left + column * canvas.byte, tops[row], (end - start) * canvas.byte))
+        pieces.append((canvas.left + column * canvas.byte, tops[row], (end - start) * canvas.byte))
         start = end
-    return found
+    return pieces
 
 
 def _cells(
@@ -178,7 +178,7 @@ def _cells(
 def _numbers(
     canvas: Canvas,
     memory: Touched,
-    found: Mapping[int, tuple[int, int]],
+    elements: Mapping[int, tuple[int, int]],
     base: int,
     window: tuple[int, int],
     tops: Mapping[int, float],
@@ -187,10 +187,10 @@ def _numbers(
     room = memory.itemsize * canvas.byte
     labels = {
         at: f"{index}" if many == 1 else f"{index} \N{MULTIPLICATION SIGN}{many:,}"
-        for at, (index, many) in found.items()
+        for at, (index, many) in elements.items()
     }
     if any(len(label) * _DIGIT > room - 2 for label in labels.values()):
-        labels = {at: str(index) for at, (index, _) in found.items()}
+        labels = {at: str(index) for at, (index, _) in elements.items()}
     longest = max(map(len, labels.values()), default=0) * _DIGIT
     pace = next((pace for pace in (1, 2, 4, 8, 16) if longest <= room * pace - 2), 0)
     if not pace or (pace > 1 and memory.total < memory.span):
@@ -198,7 +198,7 @@ def _numbers(
         pace = 1
     canvas.add("<g class='number'>")
     for at, label in labels.items():
-        if found[at][0] % pace == 0:
+        if elements[at][0] % pace == 0:
             x, y, wide = max(
                 _pieces(canvas, base + at, base + at + memory.itemsize, window, tops),
                 key=lambda it: it[2],

@@ -116,8 +116,8 @@ def _drawn(canvas: Canvas, grid: Grid) -> None:
 
 def _gap(shape: tuple[int, ...], row: int) -> int:
     """The room above a row: more where more axes begin again."""
-    found, size = 0, 1
+    gap, size = 0, 1
     for length in reversed(shape[1:-1]):
         size *= length
-        found += _GAP if row and not row % size else 0
-    return found
+        gap += _GAP if row and not row % size else 0
+    return gap

@@ -93,14 +93,14 @@ class Touched:
         repeats = prod(
             length for length, step in zip(self.shape, self.strides, strict=True) if not step
         )
-        found: dict[int, tuple[int, int]] = {}
+        by_address: dict[int, tuple[int, int]] = {}
         for visits, (at, index) in enumerate(self._walk(order, start, stop), 1):
             if visits > _VISITS:
                 return None
             if index >= 0 and start - self.itemsize < at < stop:
-                before, many = found.get(at, (index, 0))
-                found[at] = (min(before, index), many + repeats)
-        return dict(sorted(found.items(), key=lambda each: each[1]))
+                before, many = by_address.get(at, (index, 0))
+                by_address[at] = (min(before, index), many + repeats)
+        return dict(sorted(by_address.items(), key=lambda item: item[1]))
 
     def _walk(self, order: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the offset and index of elements; the index is -1 for a node above them."""
@@ -174,5 +174,5 @@ def _count(run: int, axes: Sequence[tuple[int, int]], stop: int) -> int:
         return min(run, stop)
     step, length = axes[-1]
     whole = max(min((stop - _reach(run, axes[:-1])) // step + 1, length), 0)
-    found = whole * run * prod(inside for _, inside in axes[:-1])
-    return found + (_count(run, axes[:-1], stop - whole * step) if whole < length else 0)
+    count = whole * run * prod(inside for _, inside in axes[:-1])
+    return count + (_count(run, axes[:-1], stop - whole * step) if whole < length else 0)
