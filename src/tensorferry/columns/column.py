@@ -207,7 +207,7 @@ class Ragged(NamedTuple):
             return self.elements.read()
         except (LossyCastError, UnsupportedTypeError) as error:
             message = re.sub(
-                r"(?<=\bat row )\d+", lambda found: str(self.row_of(int(found[0]))), error.message
+                r"(?<=\bat row )\d+", lambda match: str(self.row_of(int(match[0]))), error.message
             )
             raise type(error)(message, error.advice) from None
 
@@ -331,12 +331,12 @@ class Column:
                 count += here
             elif piece.missing:
                 marked = np.zeros(piece.rows, bool)
-                for each in piece.missing:
-                    found = each.part(0, piece.rows)
-                    if each.each == 1:
-                        marked |= found
+                for missing in piece.missing:
+                    marks = missing.part(0, piece.rows)
+                    if missing.each == 1:
+                        marked |= marks
                     else:
-                        marked |= found.reshape(piece.rows, each.each).any(1)
+                        marked |= marks.reshape(piece.rows, missing.each).any(1)
                 here = int(np.count_nonzero(marked))
                 if here and not count:
                     first = before + int(marked.argmax())
@@ -374,18 +374,18 @@ class Column:
             else:
                 missing = piece.missing
             pieces.append(Piece(piece.rows, piece.values, missing))
-        found = self._with(pieces)
-        return found if found.lacks else self
+        column = self._with(pieces)
+        return column if column.lacks else self
 
     def filled(self, value: Any) -> Column:
         """The column, with a value in place of nulls."""
-        found = self._with(self.pieces)
-        found.fill = value
-        return found
+        column = self._with(self.pieces)
+        column.fill = value
+        return column
 
     def _with(self, pieces: Sequence[Piece]) -> Column:
         """The column over other pieces, with its nulls."""
-        found = Column(
+        column = Column(
             self.dtype,
             self.inner,
             pieces,
@@ -394,8 +394,8 @@ class Column:
             reasons=self.reasons,
             order=self.order,
         )
-        found.fill_all, found.categories = self.fill_all, self.categories
-        return found
+        column.fill_all, column.categories = self.fill_all, self.categories
+        return column
 
     def cast(self, dtype: str, casting: str | None) -> Column:
         """The column in another dtype, with zeros for nulls.
@@ -429,22 +429,22 @@ class Column:
         Args:
             exactly: Whether reasons contain numbers.
         """
-        found = list(self.reasons)
+        reasons = list(self.reasons)
         if len(self.pieces) > 1:
-            found.append(Reason(f"{len(self.pieces)} chunks") if exactly else SEVERAL_CHUNKS)
+            reasons.append(Reason(f"{len(self.pieces)} chunks") if exactly else SEVERAL_CHUNKS)
         if any(isinstance(piece.values, Bits) for piece in self.pieces):
-            found.append(BIT_PACKED)
-        if self.reads_as_asked and DECIMALS not in found:
-            found.append(DECIMALS)
+            reasons.append(BIT_PACKED)
+        if self.reads_as_asked and DECIMALS not in reasons:
+            reasons.append(DECIMALS)
         encodings = {
             piece.values.encoded
             for piece in self.pieces
             if isinstance(piece.values, DictionaryEncoded)
         }
-        found += map(Reason.encoded, sorted(encodings))
+        reasons += map(Reason.encoded, sorted(encodings))
         if self.fill is not None and self.lacks:
-            found.append(Reason(f"nulls at row {self.nulls[1]}" if exactly else "nulls"))
-        return found
+            reasons.append(Reason(f"nulls at row {self.nulls[1]}" if exactly else "nulls"))
+        return reasons
 
     def view(self) -> Array:
         """An array over its memory; only if there are no `obstacles`."""
@@ -489,14 +489,14 @@ class Column:
                         into[...] = values[start:stop]
                     else:
                         values.put(into, start, stop)
-                    for each in marks:
-                        if isinstance(each.marks, Bits) and into.ndim == 1:
-                            into[each.marks.unset(start, stop)] = self.fill
+                    for mark in marks:
+                        if isinstance(mark.marks, Bits) and into.ndim == 1:
+                            into[mark.marks.unset(start, stop)] = self.fill
                         else:
                             _fill(
                                 into,
                                 self.fill,
-                                _spread(each.part(start, stop), into.shape, each.each),
+                                _spread(mark.part(start, stop), into.shape, mark.each),
                             )
             at += piece.rows
 
@@ -519,27 +519,27 @@ def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: Hint | None =
         number = value
     if isinstance(number, np.generic):
         number = number.item()
-    found: Any = None
+    of_dtype: Any = None
     kept = isinstance(number, bool) == (kind == "bool") and not (
         isinstance(number, complex) and kind != "complex"
     )
     try:
         with np.errstate(all="ignore"):
             if kept:
-                found = np.asarray(number).astype(numpy_dtype(dtype))
+                of_dtype = np.asarray(number).astype(numpy_dtype(dtype))
             else:
-                found = None
+                of_dtype = None
         # A float may be rounded, but must not become infinite.
         rounds = kept and kind == "float" and isinstance(number, float)
         kept = kept and bool(
-            np.isfinite(found) == np.isfinite(number) if rounds else found.item() == number
+            np.isfinite(of_dtype) == np.isfinite(number) if rounds else of_dtype.item() == number
         )
     except (TypeError, ValueError, OverflowError):
         kept = False
     if not kept:
         zero = Hint(hints.keyword(keyword, False if kind == "bool" else 0))
         raise LossyCastError(f"{keyword}={value!r} is no value of {dtype}.", hint or zero)
-    return found
+    return of_dtype
 
 
 def _fill(out: Array, value: Any, where: Array) -> None:
@@ -552,18 +552,18 @@ def _fill(out: Array, value: Any, where: Array) -> None:
 
 
 def _mark(out: Array, piece: Piece, start: int) -> None:
-    for each in piece.missing:
-        out |= _spread(each.part(start, start + len(out)), out.shape, each.each)
+    for missing in piece.missing:
+        out |= _spread(missing.part(start, start + len(out)), out.shape, missing.each)
 
 
-def _spread(marks: Array, shape: tuple[int, ...], each: int) -> Array:
+def _spread(marks: Array, shape: tuple[int, ...], many: int) -> Array:
     """A mask of rows, or of some of their axes, as a mask of elements."""
     if len(shape) == 1:
         return marks
     size = prod(shape[1:])
-    if each == size:
+    if many == size:
         return marks.reshape(shape)
-    return np.repeat(marks.reshape(shape[0], each), size // max(each, 1), axis=1).reshape(shape)
+    return np.repeat(marks.reshape(shape[0], many), size // max(many, 1), axis=1).reshape(shape)
 
 
 Found = Column | Ragged | Refused

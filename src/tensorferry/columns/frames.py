@@ -95,15 +95,15 @@ def write_columns(result: Array, columns: Sequence[tuple[int, Array]]) -> None:
 
 
 def refuse(
-    what: str, found: Column | Ragged | Refused, hint: Hint | None, request: Request | None
+    what: str, column: Column | Ragged | Refused, hint: Hint | None, request: Request | None
 ) -> ConversionError:
     """The error for a column that cannot be converted. For nulls, it depends on ``copy=``."""
-    if isinstance(found, Column):
-        why = found.said_of_nulls()
+    if isinstance(column, Column):
+        why = column.said_of_nulls()
         if request is not None and request.copy is False:
             return CopyRequiredError(f"{what} {why}: its memory cannot be shared.", hint)
         return UnsupportedTypeError(f"{what} {why}.", hint)
-    return UnsupportedTypeError(f"{what} {found.why}.", hint)
+    return UnsupportedTypeError(f"{what} {column.why}.", hint)
 
 
 def frame_of(
@@ -140,64 +140,64 @@ def frame_of(
         )
     stays = [
         name
-        for name, found in columns
-        if isinstance(found, Refused) and found.stays and not found.asked
+        for name, column in columns
+        if isinstance(column, Refused) and column.stays and not column.asked
     ]
-    for name, found in columns:
+    for name, column in columns:
         what = f"Column {_written(name)} of this {kind}"
-        if isinstance(found, Refused):
-            if found.stays and len(stays) < len(columns):
+        if isinstance(column, Refused):
+            if column.stays and len(stays) < len(columns):
                 hint = Hint(hints.code(drop(stays)))
             else:
-                hint = put(name, found.hint)
-            if _decodes(found.hint) and found.stays and len(stays) < len(columns):
-                hint |= put(name, found.hint)
-            if found.asked:
+                hint = put(name, column.hint)
+            if _decodes(column.hint) and column.stays and len(stays) < len(columns):
+                hint |= put(name, column.hint)
+            if column.asked:
                 lacks = any(_has_nulls(other) for _, other in columns)
-                hint = asked_hint(found._replace(lacks=lacks))
-            raise refuse(what, found, hint, request)
-        if isinstance(found, Ragged) or found.inner:
+                hint = asked_hint(column._replace(lacks=lacks))
+            raise refuse(what, column, hint, request)
+        if isinstance(column, Ragged) or column.inner:
             raise UnsupportedTypeError(
-                f"{what} {found.why if isinstance(found, Ragged) else 'holds rows of numbers'}.",
+                f"{what} {column.why if isinstance(column, Ragged) else 'holds rows of numbers'}.",
                 Hint(hints.tree(apart), _FOR_EACH_COLUMN),
             )
-        if found.fill is None and found.nulls[0]:
+        if column.fill is None and column.nulls[0]:
             names = {other.dtype for _, other in columns if isinstance(other, Column)}
             raise refuse(
                 what,
-                found,
-                nulls_hint(found, mixed=len(names) > 1 and not _have_common(names)),
+                column,
+                nulls_hint(column, mixed=len(names) > 1 and not _have_common(names)),
                 request,
             )
-    numbers = [(name, found) for name, found in columns if isinstance(found, Column)]
+    numbers = [(name, column) for name, column in columns if isinstance(column, Column)]
     dtype = _dtype_of(kind, numbers, request, apart)
-    checks = [_check_of(name, found.dtype, dtype, request) for name, found in numbers]
+    checks = [_check_of(name, column.dtype, dtype, request) for name, column in numbers]
     return Frame(dtype, rows, numbers, checks)
 
 
-def _has_nulls(found: Found) -> bool:
-    if isinstance(found, Column):
-        return found.nulls[0] > 0
-    return isinstance(found, Refused) and found.lacks
+def _has_nulls(column: Found) -> bool:
+    if isinstance(column, Column):
+        return column.nulls[0] > 0
+    return isinstance(column, Refused) and column.lacks
 
 
-def asked_hint(found: Refused) -> Hint:
+def asked_hint(refused: Refused) -> Hint:
     """The hint for a column that is converted only if its dtype is named."""
-    dtype, remark = found.asked, found.hint.remark
-    if found.nulls is not None:
-        return Hint(hints.again(dtype=dtype, nulls=found.nulls), remark)
-    if not found.lacks:
+    dtype, remark = refused.asked, refused.hint.remark
+    if refused.nulls is not None:
+        return Hint(hints.again(dtype=dtype, nulls=refused.nulls), remark)
+    if not refused.lacks:
         return Hint(hints.again(dtype=dtype), remark)
-    value = found.instead
+    value = refused.instead
     if value is None:
         value = "nan" if DTYPES[dtype].kind == "float" else 0
     replaced = Hint(hints.again(dtype=dtype, nulls=value), remark, " and replaces nulls")
     return replaced | Hint(hints.again(dtype=dtype, nulls="mask"))
 
 
-def rows_hint(found: Ragged) -> Hint:
+def rows_hint(ragged: Ragged) -> Hint:
     """The hint for a column whose rows are lists of unequal lengths, and perhaps have nulls."""
-    elements = found.elements
+    elements = ragged.elements
     zero = False if DTYPES[elements.dtype].kind == "bool" else 0
     own, asked = [elements.dtype], elements.asked
     # Another dtype, to which it was cast for the value in place of nulls, the call in the hint does
@@ -232,26 +232,26 @@ def _value_for(dtype: str) -> object:
     return "nan" if kind == "float" else 0
 
 
-def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
+def nulls_hint(column: Column, *, mixed: bool = False) -> Hint:
     """The hint for a column with nulls.
 
     If it is `mixed` with others, their dtypes have none in common.
     """
-    if found.unit == CODES:
+    if column.unit == CODES:
         value: object = NO_CODE
     else:
-        value = _value_for(found.dtype)
-    if not found.asked and not mixed:
-        again = partial(hints.again, "call", [found.dtype])
+        value = _value_for(column.dtype)
+    if not column.asked and not mixed:
+        again = partial(hints.again, "call", [column.dtype])
     else:
-        again = partial(hints.again, dtype=found.asked or hints.WIDEST)
+        again = partial(hints.again, dtype=column.asked or hints.WIDEST)
     return Hint(again(nulls=value), ", which replaces them") | Hint(again(nulls="mask"))
 
 
 def _dtype_of(
     kind: str, numbers: Sequence[tuple[object, Column]], request: Request | None, apart: str
 ) -> str:
-    names = {found.dtype for _, found in numbers}
+    names = {column.dtype for _, column in numbers}
     if len(names) == 1:
         return names.pop()
     if request is None:
@@ -264,11 +264,11 @@ def _dtype_of(
         return common(names)
     first, second = _two(numbers)
     what = f"{_written(first[0])} is {first[1].dtype}, {_written(second[0])} is {second[1].dtype}"
-    each = dict.fromkeys(column.dtype for _, column in numbers)
+    dtypes_of_columns = dict.fromkeys(column.dtype for _, column in numbers)
     error = LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
         Hint(hints.DtypeOf(hints.WIDEST), ", which each value must fit")
-        | Hint(hints.tree(apart, each), _FOR_EACH_COLUMN),
+        | Hint(hints.tree(apart, dtypes_of_columns), _FOR_EACH_COLUMN),
     )
     error.read_as = "float64"
     raise error
@@ -279,11 +279,11 @@ def _two(
 ) -> tuple[tuple[object, Column], tuple[object, Column]]:
     """The first two columns without a common dtype; or two with different dtypes."""
     firsts: dict[str, tuple[object, Column]] = {}
-    for each in numbers:
-        firsts.setdefault(each[1].dtype, each)
+    for number in numbers:
+        firsts.setdefault(number[1].dtype, number)
     pairs = list(combinations(firsts.values(), 2))
     return next(
-        (pair for pair in pairs if not _have_common({found.dtype for _, found in pair})), pairs[0]
+        (pair for pair in pairs if not _have_common({column.dtype for _, column in pair})), pairs[0]
     )
 
 

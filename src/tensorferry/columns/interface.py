@@ -172,19 +172,19 @@ def type_at(at: int) -> Type:
     )
     if not release or not format_ or not 0 <= count <= _MOST:
         raise UnsupportedTypeError("This is not a schema of Arrow's, or it was released.", None)
-    found = Type(
+    kind_read = Type(
         ctypes.string_at(format_).decode(errors="replace"),
         ctypes.string_at(name).decode(errors="replace") if name else "",
         _metadata(metadata) if metadata else {},
-        tuple([type_at(each) for each in pointers(children, count)]),
+        tuple([type_at(pointer) for pointer in pointers(children, count)]),
         type_at(values) if values else None,
     )
-    if not _is_whole(found):
+    if not _is_whole(kind_read):
         raise UnsupportedTypeError(
-            f"This schema of Arrow's has the format {found.format!r}, and not what belongs to it.",
+            f"This schema of Arrow's has the format {kind_read.format!r}, and not what belongs to it.",
             None,
         )
-    return found
+    return kind_read
 
 
 def _is_whole(kind: Type) -> bool:
@@ -268,19 +268,19 @@ def pointers(at: int, count: int) -> tuple[int, ...]:
 def _metadata(at: int) -> dict[bytes, bytes]:
     count = ctypes.c_int32.from_address(at).value
     at += 4
-    found: list[bytes] = []
+    parts: list[bytes] = []
     for _ in range(2 * min(count, _MOST)):
         length = ctypes.c_int32.from_address(at).value
-        found.append(ctypes.string_at(at + 4, length))
+        parts.append(ctypes.string_at(at + 4, length))
         at += 4 + length
-    return dict(zip(found[::2], found[1::2], strict=True))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def numbers_at(at: int, count: int, dtype: np.dtype[Any]) -> Array:
     """An array over Arrow's memory. The caller must keep the memory alive."""
     memory_there: Any = memory_at(at)
-    found: Array = np.frombuffer(memory_there, dtype, count)
-    return found
+    numbers: Array = np.frombuffer(memory_there, dtype, count)
+    return numbers
 
 
 def bytes_at(at: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: object) -> Array:
@@ -403,24 +403,24 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
             ),
         )
     try:
-        found = _of_stream(_given(x, x.__arrow_c_stream__))
+        stream_read = _of_stream(_given(x, x.__arrow_c_stream__))
     except UnsupportedTypeError as error:
         if may_be_used_up:
             # It is kept without its traceback, which has `x`.
             _keep(x, UnsupportedTypeError(error.message, error.advice))
         raise
-    if may_be_used_up and found[1] and _is_used_up(x):
-        _keep(x, found)
-    return _keeping(found, x)
+    if may_be_used_up and stream_read[1] and _is_used_up(x):
+        _keep(x, stream_read)
+    return _keeping(stream_read, x)
 
 
-def _keeping(found: tuple[Type, list[Chunk]], x: object) -> tuple[Type, list[Chunk]]:
+def _keeping(stream_read: tuple[Type, list[Chunk]], x: object) -> tuple[Type, list[Chunk]]:
     """What was read, with `x` as an owner.
 
     What is in `_readings` has no such owner, or `x` would live for ever.
     """
-    kind, chunks = found
-    return kind, [_kept(each, x) for each in chunks]
+    kind, chunks = stream_read
+    return kind, [_kept(chunk, x) for chunk in chunks]
 
 
 def _kept(chunk: Chunk, x: object) -> Chunk:
@@ -428,7 +428,7 @@ def _kept(chunk: Chunk, x: object) -> Chunk:
         values = None
     else:
         values = _kept(chunk.values, x)
-    children = tuple([_kept(each, x) for each in chunk.children])
+    children = tuple([_kept(child, x) for child in chunk.children])
     return chunk._replace(children=children, values=values, owner=(chunk.owner, x))
 
 
@@ -442,13 +442,13 @@ def _is_used_up(x: Any) -> bool:
         return True
 
 
-def _keep(x: Any, found: tuple[Type, list[Chunk]] | UnsupportedTypeError) -> None:
+def _keep(x: Any, reading: tuple[Type, list[Chunk]] | UnsupportedTypeError) -> None:
     number, forget = id(x), _readings.pop  # the module's names may be deleted before `x`, at exit
     try:
         reference = weakref.ref(x, lambda _: forget(number, None))
     except TypeError:
         return
-    _readings[number] = _Reading(reference, found)
+    _readings[number] = _Reading(reference, reading)
 
 
 _GIVES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -470,9 +470,9 @@ class _Owned:
     # Everything that it needs is an argument, because the module's names may be deleted before, at
     # exit.
     def __del__(self, unpack: Any = _POINTER.unpack_from, release: Any = _RELEASES) -> None:
-        found = unpack(self._memory, self._place)[0]
-        if found:
-            release(found)(self.address)
+        address_of_release = unpack(self._memory, self._place)[0]
+        if address_of_release:
+            release(address_of_release)(self.address)
 
 
 _RELEASE_SCHEMA, _RELEASE_ARRAY, _RELEASE_STREAM = 56, 64, 24

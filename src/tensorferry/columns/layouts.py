@@ -102,11 +102,11 @@ def piece_looked_up(
     size = max(1, prod(inner))
     decoded = DictionaryEncoded(indices, values, gone, encoded, first, size)
     if absent.any():
-        found = decoded.look_up(absent, 0, len(indices))
+        beyond = decoded.look_up(absent, 0, len(indices))
         if gone is None:
-            decoded.missing = found
+            decoded.missing = beyond
         else:
-            decoded.missing = found | gone
+            decoded.missing = beyond | gone
     marks = () if decoded.missing is None else (Missing(decoded.missing, prod(inner)),)
     return Piece(len(indices) // size, decoded, marks)
 
@@ -126,45 +126,45 @@ def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, 
         UnsupportedTypeError: A chunk has no dictionary.
     """
     dictionaries: dict[Any, Chunk] = {}
-    for each in spans:
-        if each.chunk.values is None:
+    for span in spans:
+        if span.chunk.values is None:
             raise UnsupportedTypeError(
                 "This array of Arrow's is indices, and has no dictionary.", None
             )
-        dictionaries.setdefault(_memory_of(each.chunk.values), each.chunk.values)
+        dictionaries.setdefault(_memory_of(span.chunk.values), span.chunk.values)
     integers = NUMBERS[kind.format]
     if len(dictionaries) < 2 and not any(map(_has_nulls, dictionaries.values())):
-        pieces = [piece_of(each, inner, over(each, integers).reshape(-1, *inner)) for each in spans]
+        pieces = [piece_of(span, inner, over(span, integers).reshape(-1, *inner)) for span in spans]
         column = Column(integers, inner, pieces, unit=CODES)
         column.categories = lambda: objects_in(values, [*dictionaries.values()])
         return column
     places: dict[Any, int] = {}
-    known = {at: objects_in(values, [each]) for at, each in dictionaries.items()}
+    known = {at: objects_in(values, [dictionary]) for at, dictionary in dictionaries.items()}
     if len(known) > 1:
         codes = {
-            at: [places.setdefault(each, len(places)) for each in found]
-            for at, found in known.items()
+            at: [places.setdefault(value, len(places)) for value in words]
+            for at, words in known.items()
         }
     else:
-        codes = {at: list(range(len(found))) for at, found in known.items()}
+        codes = {at: list(range(len(words))) for at, words in known.items()}
     # There may be more categories together than the integers of one chunk can count.
     if len(places) <= np.iinfo(integers).max:
         dtype = integers
     else:
         dtype = "int64"
     pieces = []
-    for each in spans:
-        at = _memory_of(each.chunk.values)
-        absent = np.fromiter((one is None for one in known[at]), bool)
+    for span in spans:
+        at = _memory_of(span.chunk.values)
+        absent = np.fromiter((value is None for value in known[at]), bool)
         first = sum(piece.rows for piece in pieces)
-        indices, gone = over(each, integers), missing_in(each, inner)
-        found = np.array(codes[at], numpy_dtype(dtype))
+        indices, gone = over(span, integers), missing_in(span, inner)
+        table = np.array(codes[at], numpy_dtype(dtype))
         pieces.append(
-            piece_looked_up(indices, found, absent, gone, "by several dictionaries", first, inner)
+            piece_looked_up(indices, table, absent, gone, "by several dictionaries", first, inner)
         )
     column = Column(dtype, inner, pieces, unit=CODES)
     column.categories = lambda: (
-        [*places] if places else [each for found in known.values() for each in found]
+        [*places] if places else [value for words in known.values() for value in words]
     )
     return column
 
@@ -186,19 +186,19 @@ def _has_nulls(dictionary: Chunk) -> bool:
 _ANY_BYTES = Reason("booleans of a byte that may have any value")
 
 
-def truths(found: Found) -> Found:
+def truths(column: Found) -> Found:
     """Bytes as booleans: all except 0 are true."""
-    if not isinstance(found, Column):
-        return found
+    if not isinstance(column, Column):
+        return column
     pieces = [
         Piece(piece.rows, piece.values != 0, piece.missing)
-        for piece in found.pieces
+        for piece in column.pieces
         if isinstance(piece.values, np.ndarray)
     ]
-    return Column("bool", found.inner, pieces, reasons=(_ANY_BYTES,))
+    return Column("bool", column.inner, pieces, reasons=(_ANY_BYTES,))
 
 
-def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
+def tensors(metadata: bytes, column: Found, inner: tuple[int, ...]) -> Found:
     """A column of tensors of one shape.
 
     Raises:
@@ -212,17 +212,17 @@ def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
         order = _lengths_in(said["permutation"]) or ()
     if shape is None or (order is not None and sorted(order) != [*range(len(shape))]):
         raise UnsupportedTypeError(_WITHOUT_SHAPE, None)
-    if not isinstance(found, Column):
-        return found
-    if prod(shape) != prod(found.inner[len(inner) :]):
+    if not isinstance(column, Column):
+        return column
+    if prod(shape) != prod(column.inner[len(inner) :]):
         raise UnsupportedTypeError(
             "The shape of these tensors is not that of their elements.", None
         )
     before = len(inner)
-    found = _reshaped(found, (*inner, *shape))
+    column = _reshaped(column, (*inner, *shape))
     if order is not None:
-        found.order = (*range(before), *(before + axis for axis in order))
-    return found
+        column.order = (*range(before), *(before + axis for axis in order))
+    return column
 
 
 LISTED = frozenset({"ray.data.arrow_tensor", "ray.data.arrow_tensor_v2"})
@@ -232,39 +232,39 @@ https://github.com/ray-project/ray/blob/master/python/ray/data/_internal/tensor_
 """
 
 
-def listed_tensors(metadata: bytes, found: Found) -> Found | None:
+def listed_tensors(metadata: bytes, column: Found) -> Found | None:
     """A column of `LISTED` tensors; ``None`` if metadata are no JSON, or the rows do not fit it."""
     try:
         shape = _lengths_in(json.loads(metadata))
     except ValueError:  # pickled by an old version
         return None
-    if shape is None or isinstance(found, Ragged):
+    if shape is None or isinstance(column, Ragged):
         return None
-    if not isinstance(found, Column):
-        return found
-    if found.rows and (len(found.inner) != 1 or prod(shape) != found.inner[0]):
+    if not isinstance(column, Column):
+        return column
+    if column.rows and (len(column.inner) != 1 or prod(shape) != column.inner[0]):
         return None
-    return _reshaped(found, shape)
+    return _reshaped(column, shape)
 
 
-def nested(metadata: bytes, found: Found) -> Found:
+def nested(metadata: bytes, column: Found) -> Found:
     """Nested lists without rows, with the lengths in metadata of datasets' `Array3D` and others.
 
     (https://github.com/huggingface/datasets/blob/main/src/datasets/features/features.py)
     """
-    if not isinstance(found, Column):
-        return found
+    if not isinstance(column, Column):
+        return column
     try:
         said = json.loads(metadata)
     except ValueError:
-        return found
+        return column
     if type(said) is list and said and type(said[0]) is list:
-        shape = _lengths_in([each or 0 for each in said[0]])
+        shape = _lengths_in([length or 0 for length in said[0]])
     else:
         shape = None
-    if shape is not None and len(shape) == len(found.inner):
-        return _reshaped(found, shape)
-    return found
+    if shape is not None and len(shape) == len(column.inner):
+        return _reshaped(column, shape)
+    return column
 
 
 _WITHOUT_SHAPE = "The metadata of these tensors does not say what their shape is."
@@ -283,19 +283,19 @@ def _said_in(metadata: bytes) -> dict[str, Any]:
 
 def _lengths_in(x: object) -> tuple[int, ...] | None:
     """A list from JSON, as lengths; ``None`` if it is not a list of integers from 0 on."""
-    if isinstance(x, list) and all(type(each) is int and each >= 0 for each in x):
+    if isinstance(x, list) and all(type(length) is int and length >= 0 for length in x):
         return tuple(x)
     return None
 
 
-def _reshaped(found: Column, inner: tuple[int, ...]) -> Column:
+def _reshaped(column: Column, inner: tuple[int, ...]) -> Column:
     pieces = [
         piece._replace(values=piece.values.reshape(piece.rows, *inner))
         if isinstance(piece.values, np.ndarray)
         else piece
-        for piece in found.pieces
+        for piece in column.pieces
     ]
-    return Column(found.dtype, inner, pieces, unit=found.unit, reasons=found.reasons)
+    return Column(column.dtype, inner, pieces, unit=column.unit, reasons=column.reasons)
 
 
 def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
@@ -375,12 +375,12 @@ def column_of(kind: Type, chunks: Sequence[Chunk | Span], asked: str | None = No
     Raises:
         UnsupportedTypeError: The memory does not fit the type.
     """
-    spans = [each for each in spans_of(chunks) if each.length]
-    found = _column(kind, spans, (), asked)
-    if isinstance(found, Refused) and found.asked:
-        counted = _column(kind, spans, (), found.asked)
-        return found._replace(lacks=isinstance(counted, Column) and counted.nulls[0] > 0)
-    return found
+    spans = [span for span in spans_of(chunks) if span.length]
+    column = _column(kind, spans, (), asked)
+    if isinstance(column, Refused) and column.asked:
+        counted = _column(kind, spans, (), column.asked)
+        return column._replace(lacks=isinstance(counted, Column) and counted.nulls[0] > 0)
+    return column
 
 
 def asked_of(dtype: str | None, casting: str | None) -> str | None:
@@ -396,9 +396,9 @@ def are_integers(asked: str | None) -> bool:
 
 def fields(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[Span]]]:
     """The columns of a table, which is a struct array, as spans for `column_of`."""
-    spans = [marker(())(Span(each, 0, each.length)) for each in chunks]
-    for each in spans:
-        if any(each.at + each.length > child.length for child in each.chunk.children):
+    spans = [marker(())(Span(chunk, 0, chunk.length)) for chunk in chunks]
+    for span in spans:
+        if any(span.at + span.length > child.length for child in span.chunk.children):
             raise UnsupportedTypeError(
                 "A table of Arrow's has a column that ends before its rows.", None
             )
@@ -406,8 +406,8 @@ def fields(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[Span]]]
         (
             child,
             [
-                Span(each.chunk.children[index], each.at, each.length, each.missing)
-                for each in spans
+                Span(span.chunk.children[index], span.at, span.length, span.missing)
+                for span in spans
             ],
         )
         for index, child in enumerate(kind.children)
@@ -418,8 +418,8 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
     if kind.extension:
         return _extension(kind.extension, kind, spans, inner, asked)
     if not spans and not inner and _OF_EXTENSION in kind.metadata:
-        found = _column(kind._replace(metadata={}), spans, inner, asked)
-        return nested(kind.metadata[_OF_EXTENSION], found)
+        column = _column(kind._replace(metadata={}), spans, inner, asked)
+        return nested(kind.metadata[_OF_EXTENSION], column)
     code = kind.format
     if kind.values is not None:
         return _dictionary(kind, kind.values, spans, inner, asked)
@@ -429,7 +429,7 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
         return Column(
             "bool",
             inner,
-            [piece_of(each, inner, bits_in(each, 1)) for each in map(marker(inner), spans)],
+            [piece_of(span, inner, bits_in(span, 1)) for span in map(marker(inner), spans)],
         )
     if code[:3] == "+w:":
         return _fixed(kind, int(code[3:]), spans, inner, asked)
@@ -441,7 +441,7 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
         return _dates(kind, spans, inner, asked)
     if code[:2] == "d:":
         return _decimals(kind, spans, inner, asked)
-    if code == "+s" and not inner and {each.name for each in kind.children} == {"bytes", "path"}:
+    if code == "+s" and not inner and {child.name for child in kind.children} == {"bytes", "path"}:
         return Refused("holds files, such as images", DECODED, stays=True)
     if code[:2] == "+v":
         below = _column(kind.children[0], [], (), asked)
@@ -473,8 +473,8 @@ def _refusal(code: str, inner: tuple[int, ...]) -> Refused:
 
 def _numbers(dtype: str, spans: list[Span], inner: tuple[int, ...]) -> Column:
     pieces = [
-        piece_of(each, inner, over(each, dtype).reshape(-1, *inner) if inner else over(each, dtype))
-        for each in map(marker(inner), spans)
+        piece_of(span, inner, over(span, dtype).reshape(-1, *inner) if inner else over(span, dtype))
+        for span in map(marker(inner), spans)
     ]
     return Column(dtype, inner, pieces)
 
@@ -483,11 +483,11 @@ def _fixed(
     kind: Type, width: int, spans: list[Span], inner: tuple[int, ...], asked: str | None
 ) -> Found:
     below, marked = [], list(map(marker(inner), spans))
-    for each in marked:
-        child = each.chunk.children[0]
-        if (each.at + each.length) * width > child.length:
+    for span in marked:
+        child = span.chunk.children[0]
+        if (span.at + span.length) * width > child.length:
             raise UnsupportedTypeError("A list of Arrow's ends past its elements.", None)
-        below.append(Span(child, each.at * width, each.length * width, each.missing))
+        below.append(Span(child, span.at * width, span.length * width, span.missing))
     if not width:
         return _without_elements(kind.children[0], marked, inner, asked)
     return _column(kind.children[0], below, (*inner, width), asked)
@@ -496,25 +496,25 @@ def _fixed(
 def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     integers = "int64" if kind.format == "+L" else "int32"
     measured, size, before = [], max(1, prod(inner)), 0
-    for each in spans:
-        measured.append(_offsets(each, integers, before, size))
-        before += each.length // size
-    each_of = [each for _, _, each in measured] or [np.zeros(0, np.int64)]
+    for span in spans:
+        measured.append(_offsets(span, integers, before, size))
+        before += span.length // size
+    each_of = [length for _, _, length in measured] or [np.zeros(0, np.int64)]
     if len(each_of) == 1:
         lengths = each_of[0]
     else:
         lengths = np.concatenate(each_of)
     differ = len(lengths) > 0 and bool((lengths != lengths[0]).any())
     before = 0
-    for each in spans:
+    for span in spans:
         # A list in a row that is null, as rows of a struct may be, has no length either.
-        gone = missing_in(marker(inner)(each), inner)
+        gone = missing_in(marker(inner)(span), inner)
         if gone is not None:
             return _no_list(before + int(gone.argmax()) // size, inner)
-        before += each.length // size
+        before += span.length // size
     below = [
-        Span(each.chunk.children[0], start, stop - start, each.missing)
-        for each, (start, stop, _) in zip(spans, measured, strict=True)
+        Span(span.chunk.children[0], start, stop - start, span.missing)
+        for span, (start, stop, _) in zip(spans, measured, strict=True)
     ]
     if differ:
         elements = _column(kind.children[0], below, (), asked)
@@ -542,41 +542,41 @@ def _without_elements(
     kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None
 ) -> Found:
     size, lists = max(1, prod(inner)), 0
-    for each in spans:
+    for span in spans:
         # Without elements, a null list still differs from an empty list.
-        gone = missing_in(each, inner)
+        gone = missing_in(span, inner)
         if gone is not None:
             return _no_list((lists + int(gone.argmax())) // size, inner)
-        lists += each.length
-    found = _column(kind, [], (), asked)
-    if not isinstance(found, Column):
-        return found
-    rows, shape = lists // size, (*inner, 0, *found.shape[1:])
+        lists += span.length
+    elements = _column(kind, [], (), asked)
+    if not isinstance(elements, Column):
+        return elements
+    rows, shape = lists // size, (*inner, 0, *elements.shape[1:])
     pieces = []
     if rows:
-        pieces.append(Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype))))
-    return Column(found.dtype, shape, pieces, unit=found.unit, reasons=found.reasons)
+        pieces.append(Piece(rows, np.empty((rows, *shape), numpy_dtype(elements.dtype))))
+    return Column(elements.dtype, shape, pieces, unit=elements.unit, reasons=elements.reasons)
 
 
-def _offsets(span: Span, dtype: str, first: int, each: int) -> tuple[int, int, Array]:
+def _offsets(span: Span, dtype: str, first: int, many: int) -> tuple[int, int, Array]:
     """Where the lists of a span begin and end among the elements, and their lengths.
 
     Args:
         span: The lists.
-        dtype: The dtype of the offsets.
+        dtype: The dtype of the ends.
         first: The row of the column that the first list is in.
-        each: How many lists a row has.
+        many: How many lists a row has.
 
     Raises:
         UnsupportedTypeError: An offset is less than the one before it, or past the elements.
     """
-    found = over(span, dtype, more=1)
-    lengths, start, stop = found[1:] - found[:-1], int(found[0]), int(found[-1])
+    ends = over(span, dtype, more=1)
+    lengths, start, stop = ends[1:] - ends[:-1], int(ends[0]), int(ends[-1])
     count = span.chunk.children[0].length
     if lengths.min(initial=0) < 0 or start < 0 or stop > count:
-        row = first + int(((lengths < 0) | (found[:-1] < 0) | (found[1:] > count)).argmax()) // each
+        row = first + int(((lengths < 0) | (ends[:-1] < 0) | (ends[1:] > count)).argmax()) // many
         raise UnsupportedTypeError(
-            f"The offsets of lists of Arrow's go back, or past their elements, at row {row}.", None
+            f"The ends of lists of Arrow's go back, or past their elements, at row {row}.", None
         )
     return start, stop, lengths
 
@@ -585,22 +585,22 @@ def _runs(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | No
     ends_kind = NUMBERS.get(kind.children[0].format, "int32")
     parts: list[Span] = []
     indices: list[Array] = []
-    for each in spans:
-        ends, values = each.chunk.children
+    for span in spans:
+        ends, values = span.chunk.children
         places = over(Span(ends, 0, ends.length), ends_kind)
-        if (np.diff(places, prepend=0) <= 0).any() or places[-1:].sum() < each.at + each.length:
+        if (np.diff(places, prepend=0) <= 0).any() or places[-1:].sum() < span.at + span.length:
             raise UnsupportedTypeError(
                 "The runs of an array of Arrow's go back, or end before its rows.", None
             )
         indices.append(
-            np.searchsorted(places, np.arange(each.at, each.at + each.length), side="right")
+            np.searchsorted(places, np.arange(span.at, span.at + span.length), side="right")
         )
         parts.append(Span(values, 0, values.length))
     return _looked_up(
         kind.children[1],
         parts,
         indices,
-        [missing_in(each, inner) for each in spans],
+        [missing_in(span, inner) for span in spans],
         inner,
         asked,
         "in runs",
@@ -616,15 +616,15 @@ def _dictionary(
             return codes_of(kind, values, marked, inner)
         return CATEGORIES
     parts = []
-    for each in marked:
-        if each.chunk.values is None:
+    for span in marked:
+        if span.chunk.values is None:
             raise UnsupportedTypeError(
                 "This array of Arrow's is indices, and has no dictionary.", None
             )
-        parts.append(Span(each.chunk.values, 0, each.chunk.values.length))
-    indices = [over(each, NUMBERS[kind.format]) for each in marked]
+        parts.append(Span(span.chunk.values, 0, span.chunk.values.length))
+    indices = [over(span, NUMBERS[kind.format]) for span in marked]
     return _looked_up(
-        values, parts, indices, [missing_in(each, inner) for each in marked], inner, asked
+        values, parts, indices, [missing_in(span, inner) for span in marked], inner, asked
     )
 
 
@@ -638,24 +638,24 @@ def _looked_up(
     encoded: str = "by a dictionary",
 ) -> Found:
     """A column whose values are looked up in a dictionary or in runs."""
-    found = _column(kind, parts, (), asked)
-    if isinstance(found, Ragged) or (isinstance(found, Column) and found.inner):
+    decoded = _column(kind, parts, (), asked)
+    if isinstance(decoded, Ragged) or (isinstance(decoded, Column) and decoded.inner):
         return Refused("holds lists in a dictionary", LIST)
-    if isinstance(found, Refused):
-        if found.asked:
-            return found
-        return found._replace(hint=LIST)
+    if isinstance(decoded, Refused):
+        if decoded.asked:
+            return decoded
+        return decoded._replace(hint=LIST)
     pieces: list[Piece] = []
-    for part, each, gone in zip(parts, indices, missing, strict=True):
-        one = _column(kind, [part] if part.length else [], (), asked)
-        assert isinstance(one, Column)  # noqa: S101 - as the whole is
+    for part, index, gone in zip(parts, indices, missing, strict=True):
+        own = _column(kind, [part] if part.length else [], (), asked)
+        assert isinstance(own, Column)  # noqa: S101 - as the whole is
         first = sum(piece.rows for piece in pieces)
-        decimals = one.pieces[0].values if one.pieces else None
+        decimals = own.pieces[0].values if own.pieces else None
         if isinstance(decimals, Decimals):
             # They are read after they are looked up, so that an error names the row, and only
             # values with a row count.
             piece = piece_looked_up(
-                each, decimals.words, one.missing(), gone, encoded, first, inner
+                index, decimals.words, own.missing(), gone, encoded, first, inner
             )
             pieces.append(
                 piece._replace(values=decimals.looked_up(piece.values, piece.missing, first))
@@ -663,14 +663,14 @@ def _looked_up(
         else:
             pieces.append(
                 piece_looked_up(
-                    each, one.values_with_any_nulls(), one.missing(), gone, encoded, first, inner
+                    index, own.values_with_any_nulls(), own.missing(), gone, encoded, first, inner
                 )
             )
     return Column(
-        found.dtype,
+        decoded.dtype,
         inner,
         pieces,
-        unit=found.unit,
+        unit=decoded.unit,
         reasons=() if pieces else (Reason.encoded(encoded),),
     )
 
@@ -682,31 +682,31 @@ def _dates(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
         remark = ColumnCode(remark=f", which counts {unit}")
         return Refused(DATES, remark, stays=True, asked="int64")
     short = code in ("tdD", "tts", "ttm")
-    found = _numbers("int32" if short else "int64", spans, inner)
+    column = _numbers("int32" if short else "int64", spans, inner)
     zone = code.partition(":")[2]
-    found.unit = f"{unit}{' since 1970' if code[1] in 'ds' else ''}{' in UTC' if zone else ''}"
-    return found
+    column.unit = f"{unit}{' since 1970' if code[1] in 'ds' else ''}{' in UTC' if zone else ''}"
+    return column
 
 
 def _decimals(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
-    scale, bits = (int(each) for each in (*kind.format.split(","), "128")[1:3])
+    scale, bits = (int(text) for text in (*kind.format.split(","), "128")[1:3])
     dtype = _dtype_of_decimals(scale, asked)
     if not dtype:
         return _FRACTIONS
     width, word = max(1, bits // 64), numpy_dtype("int64" if bits >= 64 else "int32")
     pieces: list[Piece] = []
-    for each in map(marker(inner), spans):
-        at = buffer_of(each, 1) + each.at * (bits // 8)
-        words = bytes_at(at, (each.length, width), word, each.chunk.owner)
+    for span in map(marker(inner), spans):
+        at = buffer_of(span, 1) + span.at * (bits // 8)
+        words = bytes_at(at, (span.length, width), word, span.chunk.owner)
         values = Decimals(
             words,
             scale,
             dtype,
             rounds_again=asked != "float64",
-            missing=each.missing,
+            missing=span.missing,
             first=sum(piece.rows for piece in pieces),
         )
-        pieces.append(piece_of(each, inner, values))
+        pieces.append(piece_of(span, inner, values))
     return Column(dtype, inner, pieces, reasons=() if pieces else (DECIMALS,))
 
 
@@ -714,27 +714,25 @@ def decimals_in(values: Sequence[Decimal | None], asked: str | None) -> Found:
     """Read decimals of Python, with ``None`` for nulls, as Arrow's are read."""
     from decimal import Decimal  # here, because only they need it
 
-    gone = np.fromiter((each is None for each in values), bool)
-    odd = next(
-        (row for row, each in enumerate(values) if each is not None and not each.is_finite()), None
-    )
+    gone = np.fromiter((value is None for value in values), bool)
+    odd = next((row for row, x in enumerate(values) if x is not None and not x.is_finite()), None)
     if odd is not None:
         return Refused(f"has a decimal that is no number, {values[odd]} at row {odd}", ROUNDED)
-    parts = [(0, (0,), 0) if each is None else each.as_tuple() for each in values]
+    parts = [(0, (0,), 0) if value is None else value.as_tuple() for value in values]
     scale = max([0, *(-int(power) for _, _, power in parts)])
     dtype = _dtype_of_decimals(scale, asked)
     if not dtype:
         return _FRACTIONS._replace(lacks=bool(gone.any()))
-    found = [
+    scaled = [
         int(Decimal((sign, digits, 0))) * 10 ** (scale + int(power))
         for sign, digits, power in parts
     ]
-    width = 1 + max(abs(each).bit_length() for each in found) // 64
-    memory = b"".join(each.to_bytes(8 * width, "little", signed=True) for each in found)
+    width = 1 + max(abs(number).bit_length() for number in scaled) // 64
+    memory = b"".join(number.to_bytes(8 * width, "little", signed=True) for number in scaled)
     missing = (Missing(gone),) if gone.any() else ()
-    words = np.frombuffer(memory, "<i8").astype("int64").reshape(len(found), width)
+    words = np.frombuffer(memory, "<i8").astype("int64").reshape(len(scaled), width)
     read = Decimals(words, scale, dtype, rounds_again=asked != "float64", missing=missing, first=0)
-    return Column(dtype, (), [Piece(len(found), read, missing)])
+    return Column(dtype, (), [Piece(len(scaled), read, missing)])
 
 
 def _dtype_of_decimals(scale: int, asked: str | None) -> str:
@@ -785,12 +783,12 @@ def _extension(
         raise UnsupportedTypeError("These tensors have no data or no shapes.", None)
     if inner:
         return Refused("holds lists of tensors that may have any shape", LIST)
-    if any(marker(())(each).missing for each in spans):
+    if any(marker(())(span).missing for span in spans):
         return Refused("has nulls among tensors", STORAGE)
     data, shape = (
         _column(
             child,
-            [Span(each.chunk.children[index], each.at, each.length) for each in spans],
+            [Span(span.chunk.children[index], span.at, span.length) for span in spans],
             (),
             asked,
         )

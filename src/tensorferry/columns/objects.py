@@ -61,12 +61,12 @@ class Span(NamedTuple):
 
 def spans_of(chunks: Sequence[Chunk | Span]) -> list[Span]:
     """The elements of chunks, as spans."""
-    return [each if isinstance(each, Span) else Span(each, 0, each.length) for each in chunks]
+    return [chunk if isinstance(chunk, Span) else Span(chunk, 0, chunk.length) for chunk in chunks]
 
 
 def marker(inner: tuple[int, ...]) -> Any:
     """A function that adds the nulls of a span's own array to those around it."""
-    each = prod(inner)
+    many = prod(inner)
 
     def mark(span: Span) -> Span:
         chunk = span.chunk
@@ -80,7 +80,7 @@ def marker(inner: tuple[int, ...]) -> Any:
         whole = not chunk.offset and span.length == chunk.length
         if not (whole and chunk.null_count > 0) and not bits.zeros()[0]:
             return span
-        return span._replace(missing=(*span.missing, Missing(bits, each)))
+        return span._replace(missing=(*span.missing, Missing(bits, many)))
 
     return mark
 
@@ -153,17 +153,21 @@ def objects_in(kind: Type, chunks: Sequence[Chunk | Span]) -> list[Any]:
         UnsupportedTypeError: Python has no such objects (unions), or the memory does not fit the
             type.
     """
-    found: list[Any] = []
+    objects: list[Any] = []
     for span in spans_of(chunks):
         values = _values(kind, span) if span.length else []
         for missing in span.missing:
             gone = missing.part(0, span.length)
-            values = [None if is_gone else each for each, is_gone in zip(values, gone, strict=True)]
-        found += values
-    row = next((row for row, each in enumerate(found) if type(each) is _Broken), None)
+            values = [
+                None if is_gone else value for value, is_gone in zip(values, gone, strict=True)
+            ]
+        objects += values
+    row = next((row for row, thing in enumerate(objects) if type(thing) is _Broken), None)
     if row is not None:
-        raise UnsupportedTypeError(f"An array of Arrow's has {found[row].why}, at row {row}.", None)
-    return found
+        raise UnsupportedTypeError(
+            f"An array of Arrow's has {objects[row].why}, at row {row}.", None
+        )
+    return objects
 
 
 class _Broken(NamedTuple):
@@ -186,7 +190,7 @@ def _values(kind: Type, span: Span) -> list[Any]:
     ):
         return values
     there = bits_in(span, 0).part(0, span.length)
-    return [each if is_there else None for each, is_there in zip(values, there, strict=True)]
+    return [value if is_there else None for value, is_there in zip(values, there, strict=True)]
 
 
 def _present(kind: Type, span: Span) -> list[Any]:
@@ -200,8 +204,8 @@ def _present(kind: Type, span: Span) -> list[Any]:
         meanings = objects_in(kind.values, [span.chunk.values])
         none = _Broken("an index past its dictionary")
         return [
-            meanings[each] if 0 <= each < len(meanings) else none
-            for each in over(span, NUMBERS[code]).tolist()
+            meanings[code_of_row] if 0 <= code_of_row < len(meanings) else none
+            for code_of_row in over(span, NUMBERS[code]).tolist()
         ]
     if code in NUMBERS:
         return over(span, NUMBERS[code]).tolist()  # type: ignore[no-any-return]
@@ -249,19 +253,19 @@ def _offsets(span: Span, dtype: str) -> list[int]:
     Raises:
         UnsupportedTypeError: An offset is less than the one before it.
     """
-    found = over(span, dtype, more=1)
-    if found[0] < 0 or (np.diff(found) < 0).any():
+    offsets = over(span, dtype, more=1)
+    if offsets[0] < 0 or (np.diff(offsets) < 0).any():
         raise UnsupportedTypeError("The offsets of an array of Arrow's go back.", None)
-    return found.tolist()  # type: ignore[no-any-return]
+    return offsets.tolist()  # type: ignore[no-any-return]
 
 
 def _text(kind: Type, span: Span) -> list[Any]:
     ends = _offsets(span, "int64" if kind.format in "UZ" else "int32")
     data = _memory(span, 2, ends[0], ends[-1] - ends[0])
-    found = _bytes_of(data, [each - ends[0] for each in ends])
+    texts = _bytes_of(data, [end - ends[0] for end in ends])
     if kind.format in "uU":
-        return list(map(_decoded, found))
-    return found
+        return list(map(_decoded, texts))
+    return texts
 
 
 def _decoded(text: Any) -> Any:
@@ -285,18 +289,18 @@ def _views(kind: Type, span: Span) -> list[Any]:
         _memory(span, 1, span.at * 16, span.length * 16),
         _Broken("a view of text past its buffers"),
     )
-    found: list[Any] = []
+    texts: list[Any] = []
     for start in range(0, len(packed), 16):
         length, _, buffer, offset = np.frombuffer(packed, "int32", 4, start).tolist()
         if length <= _INLINE:
-            found.append(packed[start + 4 : start + 4 + max(length, 0)])
+            texts.append(packed[start + 4 : start + 4 + max(length, 0)])
         elif 0 <= buffer < len(more) and 0 <= offset <= int(sizes[buffer]) - length:
-            found.append(_memory(span, more[buffer], offset, length))
+            texts.append(_memory(span, more[buffer], offset, length))
         else:
-            found.append(none)
+            texts.append(none)
     if kind.format == "vu":
-        return list(map(_decoded, found))
-    return found
+        return list(map(_decoded, texts))
+    return texts
 
 
 def _dates(code: str, span: Span) -> list[Any]:
@@ -307,15 +311,17 @@ def _dates(code: str, span: Span) -> list[Any]:
         return _listed(counts.view(f"m8[{unit}]"))
     if code[1] == "t":
         counted = _listed(counts.view(f"m8[{unit}]"))
-        return [_time(each) if isinstance(each, timedelta) else each for each in counted]
+        return [
+            _time(duration) if isinstance(duration, timedelta) else duration for duration in counted
+        ]
     dates = _listed(counts.view(f"M8[{unit}]"))
     if code[1] == "d":
-        return [each.date() if isinstance(each, datetime) else each for each in dates]
+        return [moment.date() if isinstance(moment, datetime) else moment for moment in dates]
     zone = code.partition(":")[2]
     if not zone or unit == "ns":
         return dates
     there, naive = _zone_of(zone), counts.view(f"M8[{unit}]")
-    return [_in_zone(each, there, naive[index]) for index, each in enumerate(dates)]
+    return [_in_zone(moment, there, naive[index]) for index, moment in enumerate(dates)]
 
 
 def _time(since_midnight: timedelta) -> Any:
@@ -329,16 +335,17 @@ def _listed(dates: Array) -> list[Any]:
     """As Python's own objects; what they cannot say as NumPy's."""
     own = (date, datetime, timedelta)
     return [
-        each if isinstance(each, own) else dates[index] for index, each in enumerate(dates.tolist())
+        moment if isinstance(moment, own) else dates[index]
+        for index, moment in enumerate(dates.tolist())
     ]
 
 
-def _in_zone(found: Any, zone: tzinfo, otherwise: Any) -> Any:
+def _in_zone(moment: Any, zone: tzinfo, otherwise: Any) -> Any:
     try:
         return (
-            found.replace(tzinfo=timezone.utc).astimezone(zone)
-            if isinstance(found, datetime)
-            else found
+            moment.replace(tzinfo=timezone.utc).astimezone(zone)
+            if isinstance(moment, datetime)
+            else moment
         )
     except OverflowError:  # there, it is the year 10,000
         return otherwise
@@ -361,8 +368,8 @@ def _zone_of(name: str) -> tzinfo:
 
 
 def _decimals(kind: Type, span: Span) -> list[Any]:
-    scale, bits = (int(each) for each in (*kind.format[2:].split(","), "128")[1:3])
-    numbers = [int.from_bytes(each, "little", signed=True) for each in _of_width(span, bits // 8)]
+    scale, bits = (int(text) for text in (*kind.format[2:].split(","), "128")[1:3])
+    numbers = [int.from_bytes(word, "little", signed=True) for word in _of_width(span, bits // 8)]
     # From its digits, because arithmetic rounds to the precision of the context.
     return [Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale)) for number in numbers]
 
@@ -392,7 +399,9 @@ def _list_views(kind: Type, span: Span) -> list[Any]:
 
 def _fixed(kind: Type, span: Span) -> list[Any]:
     width = int(kind.format[3:])
-    return _split(kind, span, [each * width for each in range(span.at, span.at + span.length + 1)])
+    return _split(
+        kind, span, [index * width for index in range(span.at, span.at + span.length + 1)]
+    )
 
 
 def _split(kind: Type, span: Span, ends: list[int]) -> list[Any]:
@@ -404,7 +413,7 @@ def _split(kind: Type, span: Span, ends: list[int]) -> list[Any]:
 
 
 def _maps(kind: Type, span: Span) -> list[Any]:
-    return [[tuple(pair.values()) for pair in each] for each in _lists(kind, span)]
+    return [[tuple(pair.values()) for pair in pairs] for pairs in _lists(kind, span)]
 
 
 def _fields(kind: Type, span: Span) -> list[Any]:

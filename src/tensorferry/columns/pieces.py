@@ -43,9 +43,9 @@ class Bits:
 
     def zeros(self) -> tuple[int, int]:
         """How many are 0, and the first of them; (0, 0) if all are 1."""
-        found = self.unset(0, self.count)
-        if len(found):
-            return len(found), int(found[0])
+        unset = self.unset(0, self.count)
+        if len(unset):
+            return len(unset), int(unset[0])
         return 0, 0
 
     def unset(self, start: int, stop: int) -> Array:
@@ -53,17 +53,17 @@ class Bits:
         first, last = self.start + start, self.start + stop
         whole = self.packed[first // 8 : -(-last // 8)]
         some = np.flatnonzero(whole != 255)
-        each = np.flatnonzero(np.unpackbits(whole[some], bitorder="little") == 0)
-        places = (some[each >> 3] << 3) + (each & 7) - first % 8
+        bits_of_bytes = np.flatnonzero(np.unpackbits(whole[some], bitorder="little") == 0)
+        places = (some[bits_of_bytes >> 3] << 3) + (bits_of_bytes & 7) - first % 8
         if len(places) and (places[0] < 0 or places[-1] >= stop - start):
             places = places[(places >= 0) & (places < stop - start)]
-        found: Array = places
-        return found
+        unset: Array = places
+        return unset
 
     def put(self, out: Array, start: int, stop: int) -> None:
         """Write some rows into an array."""
-        each = out.size // (stop - start)
-        out[...] = self.part(start * each, stop * each).reshape(out.shape)
+        many = out.size // (stop - start)
+        out[...] = self.part(start * many, stop * many).reshape(out.shape)
 
 
 class DictionaryEncoded:
@@ -75,7 +75,7 @@ class DictionaryEncoded:
         missing: A mask of indices without a meaning (nulls); ``None`` without nulls.
         encoded: The encoding, as the end of a sentence.
         first: The row of the column that the first index is in.
-        each: How many indices a row has.
+        many: How many indices a row has.
     """
 
     __slots__ = ("each", "encoded", "first", "indices", "missing", "values")
@@ -87,10 +87,10 @@ class DictionaryEncoded:
         missing: Array | None = None,
         encoded: str = "by a dictionary",
         first: int = 0,
-        each: int = 1,
+        many: int = 1,
     ) -> None:
         self.indices, self.values, self.missing, self.encoded = indices, values, missing, encoded
-        self.first, self.each = first, each
+        self.first, self.each = first, many
 
     def look_up(self, values: Array, start: int, stop: int) -> Array:
         """Look some indices up in another dictionary. For nulls, the result is any value.
@@ -98,9 +98,9 @@ class DictionaryEncoded:
         Raises:
             UnsupportedTypeError: An index is outside of the dictionary.
         """
-        each = self.indices[start:stop]
+        indices = self.indices[start:stop]
         if self.missing is None:
-            missing = np.zeros(len(each), bool)
+            missing = np.zeros(len(indices), bool)
         else:
             missing = self.missing[start:stop]
         if not len(values):
@@ -109,16 +109,16 @@ class DictionaryEncoded:
                 raise UnsupportedTypeError(
                     f"A dictionary has no values, and row {row} has an index of one.", None
                 )
-            return np.zeros(len(each), values.dtype)
+            return np.zeros(len(indices), values.dtype)
         if self.missing is not None:
-            each = np.where(missing, 0, each)
-        if each.size and (int(each.min()) < 0 or int(each.max()) >= len(values)):
-            row = self._row(start + int(((each < 0) | (each >= len(values))).argmax()))
+            indices = np.where(missing, 0, indices)
+        if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= len(values)):
+            row = self._row(start + int(((indices < 0) | (indices >= len(values))).argmax()))
             raise UnsupportedTypeError(
                 f"A dictionary's indices point past its values, at row {row}.", None
             )
-        found: Array = values[each]
-        return found
+        looked_up: Array = values[indices]
+        return looked_up
 
     def _row(self, index: int) -> int:
         return self.first + index // self.each
@@ -129,8 +129,8 @@ class DictionaryEncoded:
         Raises:
             UnsupportedTypeError: An index is outside of the dictionary.
         """
-        each = out.size // (stop - start)
-        out[...] = self.look_up(self.values, start * each, stop * each).reshape(out.shape)
+        many = out.size // (stop - start)
+        out[...] = self.look_up(self.values, start * many, stop * many).reshape(out.shape)
 
 
 class Cast:
@@ -175,14 +175,17 @@ class Missing(NamedTuple):
         if isinstance(self.marks, Bits):
             gone: Array = self.marks.part(first, last) == 0
             return gone
-        found: Array = self.marks[first:last]
-        return found
+        part: Array = self.marks[first:last]
+        return part
 
 
-def gone_in(missing: Sequence[Missing], start: int, stop: int, each: int) -> Array | None:
-    """A mask of null elements of some rows, `each` elements in a row; ``None`` without nulls."""
-    found = [np.repeat(one.part(start, stop), each // one.each) for one in missing]
-    gone = np.logical_or.reduce(found) if found else None
+def gone_in(missing: Sequence[Missing], start: int, stop: int, many: int) -> Array | None:
+    """A mask of null elements of some rows, `many` elements in a row; ``None`` without nulls."""
+    marks = [
+        np.repeat(missing_here.part(start, stop), many // missing_here.each)
+        for missing_here in missing
+    ]
+    gone = np.logical_or.reduce(marks) if marks else None
     return gone if gone is not None and gone.any() else None
 
 
@@ -269,9 +272,9 @@ class Decimals:
         Raises:
             LossyCastError: One is not an integer of the dtype.
         """
-        each = out.size // (stop - start)
-        words = self.words[start * each : stop * each].astype("int64")
-        gone = gone_in(self._missing, start, stop, each)
+        many = out.size // (stop - start)
+        words = self.words[start * many : stop * many].astype("int64")
+        gone = gone_in(self._missing, start, stop, many)
         if gone is not None:
             words[gone] = 0
         if self._dtype == "float64":
@@ -279,7 +282,7 @@ class Decimals:
             return
         values, fits = self._integers(words)
         if not fits.all():
-            row = self._first + start + int(fits.argmin()) // each
+            row = self._first + start + int(fits.argmin()) // many
             hint = Hint(hints.again(dtype="float64"), ", which rounds")
             error = LossyCastError(
                 f"decimal to {self._dtype}: the value at row {row} does not fit.", hint
@@ -342,8 +345,8 @@ def _residue(numbers: Array, values: Array, power: float) -> Array:
     high = values * power
     (first, second), (third, fourth) = _split(values), _split(power)
     low = second * fourth - (((high - first * third) - second * third) - first * fourth)
-    found: Array = (numbers - high) - low
-    return found
+    residue: Array = (numbers - high) - low
+    return residue
 
 
 def _split(x: Any) -> tuple[Any, Any]:

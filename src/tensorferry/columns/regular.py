@@ -75,10 +75,10 @@ def _array(column: Regular, at: int, start: int, count: int, owner: object) -> A
     """Read `count` rows of an array, from `start` on."""
     shape = [count]
     for offsets in column.lists:
-        found = _part(at, start, count)
-        if found is None:
+        part = _part(at, start, count)
+        if part is None:
             return None
-        start, buffers, children = found
+        start, buffers, children = part
         if isinstance(offsets, int):
             width, start = offsets, start * offsets
         else:
@@ -91,10 +91,10 @@ def _array(column: Regular, at: int, start: int, count: int, owner: object) -> A
             return None
         (at,), count = children, count * width
         shape.append(width)
-    found = _part(at, start, count)
-    if found is None:
+    part = _part(at, start, count)
+    if part is None:
         return None
-    start, buffers, _ = found
+    start, buffers, _ = part
     return interface.bytes_at(
         buffers[1] + start * column.dtype.itemsize, tuple(shape), column.dtype, owner
     )
@@ -103,7 +103,11 @@ def _array(column: Regular, at: int, start: int, count: int, owner: object) -> A
 def _part(at: int, start: int, count: int) -> tuple[int, Sequence[int], Sequence[int]] | None:
     """Elements' position in an array's buffers, the buffers, its children; ``None`` with nulls."""
     length, nulls, offset, buffers, children, at_buffers, at_children, *_ = interface.array_at(at)
-    found = interface.pointers(at_buffers, buffers)
-    if start + count > length or (nulls and (nulls > 0 or found[0])) or 0 in found[1:]:
+    buffers_there = interface.pointers(at_buffers, buffers)
+    if (
+        start + count > length
+        or (nulls and (nulls > 0 or buffers_there[0]))
+        or 0 in buffers_there[1:]
+    ):
         return None
-    return offset + start, found, interface.pointers(at_children, children)
+    return offset + start, buffers_there, interface.pointers(at_children, children)

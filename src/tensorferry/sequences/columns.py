@@ -117,7 +117,7 @@ def apart(samples: list[Any]) -> list[list[Any]] | None:
     held = list(map(dict.copy, samples))
     keys = list(held[0])
     every = set(map(type, chain.from_iterable(held)))
-    if not every <= _KEYS or len(every) > 1 or any(each.keys() != held[0].keys() for each in held):
+    if not every <= _KEYS or len(every) > 1 or any(keys.keys() != held[0].keys() for keys in held):
         return None
     return [list(map(itemgetter(key), held)) for key in keys]
 
@@ -128,13 +128,13 @@ def read_numbers(column: list[Any]) -> Read | None:
     >>> read_numbers([1.5, 2.5]).array, read_numbers([1, 2.5])
     (array([1.5, 2.5]), None)
     """
-    found = numbers.read(column, column[0], (len(column),))
-    if found is None:
+    numbers_read = numbers.read(column, column[0], (len(column),))
+    if numbers_read is None:
         return None
-    exact = _of_one_kind(numbers.with_types(found[1], column, 1))
+    exact = _of_one_kind(numbers.with_types(numbers_read[1], column, 1))
     if exact is None:
         return None
-    return Read(found[0], exact)
+    return Read(numbers_read[0], exact)
 
 
 def read_scalars(column: list[Any]) -> Array | None:
@@ -168,8 +168,8 @@ def read_lists(
             straight = numbers.is_padded_as(expected.dtype, wanted.dtype, wanted.check)
             # What cannot be read as it is wanted is cast afterwards, and padded then.
             asked = wanted if straight else Wanted(expected.dtype)
-            array, found = _pad(column, layout, expected, asked, marks)
-            exact = _of_one_kind(found)
+            array, flags = _pad(column, layout, expected, asked, marks)
+            exact = _of_one_kind(flags)
             if exact is None:
                 return None
             again = wanted if exact == expected else decide(exact)
@@ -180,7 +180,7 @@ def read_lists(
         expected = exact
     else:
         return None
-    if found & MISFIT or (straight and wanted.check == "finite" and found & BEYOND):
+    if flags & MISFIT or (straight and wanted.check == "finite" and flags & BEYOND):
         return None
     result = array if straight else _cast(array, wanted, column, layout)
     if result is None:
@@ -198,8 +198,8 @@ def _marks_of(count: int, layout: ListLayout) -> tuple[Any, Any]:
     return mask, lengths
 
 
-def _of_one_kind(found: int) -> Exact | None:
-    exact = numbers.alike(found)
+def _of_one_kind(flags: int) -> Exact | None:
+    exact = numbers.alike(flags)
     if exact is None or exact.dtype not in _OF_ONE_KIND:
         return None
     return exact
@@ -207,8 +207,8 @@ def _of_one_kind(found: int) -> Exact | None:
 
 def _expected(column: list[Any]) -> Exact | None:
     """The expected exact dtype, by the first few numbers."""
-    for each in column:
-        head = each[:_FIRST]
+    for row in column:
+        head = row[:_FIRST]
         while head and type(head[0]) is list:
             head = head[0][:_FIRST]
         if head:

@@ -163,21 +163,21 @@ def each_rounded(x: Any, path: str = "") -> Hint | None:
     deepest = {place.count("[") for place, _ in leaves(x)}
     if len(deepest) > 1:
         return STAYS_AS_IT_IS  # no one loop reaches all of them
-    found = [leaf for _, leaf in leaves(x)]
-    is_complex = any(isinstance(leaf, (complex, np.complexfloating)) for leaf in found)
+    numbers_in = [leaf for _, leaf in leaves(x)]
+    is_complex = any(isinstance(leaf, (complex, np.complexfloating)) for leaf in numbers_in)
     name = "complex" if is_complex else "float"
     expression = f"{name}(number)"
-    if any(leaf is None for leaf in found):
+    if any(leaf is None for leaf in numbers_in):
         expression = f"None if number is None else {expression}"
     try:
-        for leaf in found:
+        for leaf in numbers_in:
             complex(0 if leaf is None else leaf)
     except OverflowError:
         return STAYS_AS_IT_IS
     except (TypeError, ValueError):
         if not path:
             return None
-        if are_few_others(found):
+        if are_few_others(numbers_in):
             return Hint(hints.code(f"{name}({path})"), _ROUNDS)
         return STAYS_AS_IT_IS
     return Hint(hints.code(each_of(expression, x)), _ROUNDS)
@@ -187,9 +187,9 @@ _ROUNDS = ", which rounds"
 _FEW = 2
 
 
-def are_few_others(found: Sequence[Any]) -> bool:
+def are_few_others(numbers_in: Sequence[Any]) -> bool:
     """Whether so few are no numbers with a dtype that a hint can be for one of them at a time."""
-    return sum(not has_dtype(leaf) for leaf in found) <= _FEW
+    return sum(not has_dtype(leaf) for leaf in numbers_in) <= _FEW
 
 
 def has_dtype(leaf: Any) -> bool:
@@ -232,18 +232,20 @@ def _why_no_number(
 
 def _filled(x: Any) -> Hint:
     """The hint for None in a list of numbers; with other things there, that each is converted."""
-    found = [leaf for _, leaf in leaves(x) if leaf is not None]
-    large = any(isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in found)
-    if large or not all(map(has_dtype, found)):
+    numbers_in = [leaf for _, leaf in leaves(x) if leaf is not None]
+    large = any(
+        isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in numbers_in
+    )
+    if large or not all(map(has_dtype, numbers_in)):
         return KEEPS_NONE
-    return Hint(hints.again(nulls=value_for_none(found)), ", which replaces None")
+    return Hint(hints.again(nulls=value_for_none(numbers_in)), ", which replaces None")
 
 
-def value_for_none(found: Sequence[Any]) -> object:
+def value_for_none(numbers_in: Sequence[Any]) -> object:
     """The value of ``nulls=`` for a list with these numbers beside ``None``."""
-    if any(isinstance(leaf, (float, complex, np.inexact)) for leaf in found) or not found:
+    if any(isinstance(leaf, (float, complex, np.inexact)) for leaf in numbers_in) or not numbers_in:
         return "nan"
-    return False if all(isinstance(leaf, (bool, np.bool_)) for leaf in found) else 0
+    return False if all(isinstance(leaf, (bool, np.bool_)) for leaf in numbers_in) else 0
 
 
 KEEPS_NONE = Hint(hints.tree(), ", which leaves None as it is")
@@ -263,11 +265,15 @@ def _scalar_hint(path: str, leaf: Any, x: Any) -> Hint | None:
         return each_rounded(x, path)
     if leaf.dtype.kind not in "mM":
         return None
-    found = [each for _, each in leaves(x)]
-    alike = all(isinstance(each, np.generic) for each in found)
-    if alike and {each.dtype.kind for each in found} == {leaf.dtype.kind} and not why_ragged(x):
+    scalars = [scalar for _, scalar in leaves(x)]
+    alike = all(isinstance(scalar, np.generic) for scalar in scalars)
+    if (
+        alike
+        and {scalar.dtype.kind for scalar in scalars} == {leaf.dtype.kind}
+        and not why_ragged(x)
+    ):
         code = 'np.array(x).astype("int64")'
-    elif are_few_others(found):
+    elif are_few_others(scalars):
         code = f'{path}.astype("int64")'
     else:
         return STAYS_AS_IT_IS
@@ -303,9 +309,9 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
     if lengths[0] is None:
         return None
     for index, element in enumerate(x):
-        found = _ragged(element, f"{path}[{index}]", depth + 1)
-        if found is not None:
-            return found
+        ragged = _ragged(element, f"{path}[{index}]", depth + 1)
+        if ragged is not None:
+            return ragged
     return _ragged_across(x, path)
 
 
@@ -342,10 +348,10 @@ def _have_one_depth(x: Any) -> bool:
     """Whether rows of numbers with a dtype are equally deep: ``pad=`` makes them equally long."""
     level = list(x)
     for _ in range(DEEPEST):
-        are_rows = {isinstance(each, ROWS) for each in level}
+        are_rows = {isinstance(row, ROWS) for row in level}
         if are_rows != {True}:
             return are_rows <= {False} and all(map(has_dtype, level))
-        level = [each for row in level for each in row]
+        level = [element for row in level for element in row]
     return False
 
 

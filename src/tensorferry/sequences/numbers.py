@@ -127,32 +127,32 @@ TYPES = {expected.dtype: kind for kind, expected in EXPECTED.items()}
 
 
 @cache
-def exact(found: int) -> Exact | None:
+def exact(flags: int) -> Exact | None:
     """The dtype that has numbers with these flags exactly; ``None`` if none may, or for no numbers.
 
     >>> exact(INT | FLOAT), exact(INT | LARGE | FLOAT)
     (Exact(dtype='float64', narrow=True), None)
     """
-    if found < 0 or not found & KINDS:
+    if flags < 0 or not flags & KINDS:
         return None
-    if found & (FLOAT | COMPLEX):
-        if found & LARGE:
+    if flags & (FLOAT | COMPLEX):
+        if flags & LARGE:
             return None
-        narrow = not found & (BEYOND | SPECIAL)
-        return Exact("complex128" if found & COMPLEX else "float64", narrow)
-    if found & UNSIGNED:
-        if found & (NEGATIVE | BOOL):
+        narrow = not flags & (BEYOND | SPECIAL)
+        return Exact("complex128" if flags & COMPLEX else "float64", narrow)
+    if flags & UNSIGNED:
+        if flags & (NEGATIVE | BOOL):
             return None
         return Exact("uint64", narrow=True)
-    if found & INT:
-        return Exact("int64", not found & WIDE)
+    if flags & INT:
+        return Exact("int64", not flags & WIDE)
     return Exact("bool", narrow=True)
 
 
-def alike(found: int) -> Exact | None:
+def alike(flags: int) -> Exact | None:
     """The exact dtype of numbers that are all of one type; otherwise ``None``."""
-    if found & KINDS in (BOOL, INT, FLOAT, COMPLEX):
-        return exact(found)
+    if flags & KINDS in (BOOL, INT, FLOAT, COMPLEX):
+        return exact(flags)
     return None
 
 
@@ -174,12 +174,12 @@ def found_in(array: Array) -> int:
 
 def found_among(low: int, high: int) -> int:
     """The flags of integers from `low` to `high`."""
-    found = INT | NEGATIVE if low < 0 else INT
+    flags = INT | NEGATIVE if low < 0 else INT
     if low < -(2**31) or high >= 2**31:
-        found |= WIDE
+        flags |= WIDE
     if low < -_EXACT_INTEGERS or high > _EXACT_INTEGERS:
-        found |= LARGE
-    return found | UNSIGNED if high >= 2**63 else found
+        flags |= LARGE
+    return flags | UNSIGNED if high >= 2**63 else flags
 
 
 def are_exact(array: Array) -> bool:
@@ -270,10 +270,10 @@ def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
     for _ in range(2):
         if expected is None:
             return None
-        array, found = read_part(x, shape, expected.dtype, 0, shape[0])
-        seen = exact(found)
+        array, flags = read_part(x, shape, expected.dtype, 0, shape[0])
+        seen = exact(flags)
         if seen is not None and seen.dtype == expected.dtype:
-            return array, found
+            return array, flags
         expected = seen
         del array  # to free its memory before the next array is made
     return None
@@ -318,20 +318,20 @@ def _read_by_numpy(
     # Among bools, NumPy reads large integers as uint64 in some lists, and as floats in others.
     if array is None or array.shape != (stop - start, *shape[1:]) or array.dtype.kind not in "bifc":
         return np.empty(0, wanted), DOUBT
-    found = found_in(array)
+    flags = found_in(array)
     if (
         array.dtype.kind in "fc"
         and not are_exact(array)
         and int in set(map(type, opened(part, len(shape) - 1)))
     ):
-        found |= LARGE
+        flags |= LARGE
     if array.dtype == wanted:
-        return array, found
+        return array, flags
     if EXACT[of_numpy(array.dtype) or ""] > EXACT[dtype] or (
-        found & NEGATIVE and dtype == "uint64"
+        flags & NEGATIVE and dtype == "uint64"
     ):
-        return array, found | MISFIT
-    return array.astype(wanted), found
+        return array, flags | MISFIT
+    return array.astype(wanted), flags
 
 
 if _extension is None:
@@ -402,19 +402,19 @@ def opened(x: Any, levels: int) -> Any:
     return x
 
 
-def with_types(found: int, x: Any, depth: int) -> int:
+def with_types(flags: int, x: Any, depth: int) -> int:
     """The flags, with those for the types of the numbers, which NumPy does not tell.
 
     Args:
-        found: The flags so far.
+        flags: The flags so far.
         x: Nested sequences of numbers.
         depth: The number of levels.
     """
     if _extension is not None:
-        return found
+        return flags
     kinds = set(map(type, opened(x, depth - 1)))
     if kinds <= PYTHON_NUMBERS:
-        return (found & ~KINDS) | sum(map(_FLAGS.__getitem__, kinds))
+        return (flags & ~KINDS) | sum(map(_FLAGS.__getitem__, kinds))
     return DOUBT
 
 
@@ -434,10 +434,10 @@ def _look_by_numpy(row: Any) -> int:
         return DOUBT
     if not kinds or not kinds <= PYTHON_NUMBERS:
         return DOUBT if kinds else 0
-    found = _read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1]
-    if found & FLOAT and kinds <= {int, bool}:
+    flags = _read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1]
+    if flags & FLOAT and kinds <= {int, bool}:
         return DOUBT  # NumPy made floats from bools and ints from 2**63 on
-    return with_types(found, row, 1)
+    return with_types(flags, row, 1)
 
 
 if _extension is None:
@@ -477,7 +477,7 @@ def _measure_by_extension(lists: list[Any]) -> tuple[tuple[int, ...], tuple[int,
 
 def _measure_by_numpy(lists: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """`_measure_by_extension`, without the extension: for lists of numbers."""
-    if set(map(type, lists)) != {list} or list in {type(each[0]) for each in lists if each}:
+    if set(map(type, lists)) != {list} or list in {type(row[0]) for row in lists if row}:
         return None
     lengths = list(map(len, lists))
     return (max(lengths),), (min(lengths),)
@@ -522,10 +522,10 @@ def _pad_by_numpy(
 ) -> int:
     """`_pad_by_extension`, without the extension: for lists of numbers, in their exact dtype."""
     flat = list(chain.from_iterable(lists))
-    read, found = read_part(flat, (len(flat),), dtype, 0, len(flat))
-    found = with_types(found, flat, 1)
-    if found < 0 or found & MISFIT:
-        return found
+    read, flags = read_part(flat, (len(flat),), dtype, 0, len(flat))
+    flags = with_types(flags, flat, 1)
+    if flags < 0 or flags & MISFIT:
+        return flags
     where = mask_of(lists, result.shape[axis], left=left)
     counts = np.count_nonzero(where, axis=1)
     if counts.tolist() != list(map(len, lists)) or len(flat) != counts.sum():
@@ -535,10 +535,10 @@ def _pad_by_numpy(
         result[where] = read
     else:
         result[...] = read.reshape(result.shape)
-    for made, seen in ((mask, where), (lengths, counts)):
-        if made is not None:
-            made[...] = seen
-    return found
+    for written, seen in ((mask, where), (lengths, counts)):
+        if written is not None:
+            written[...] = seen
+    return flags
 
 
 def mask_of(lists: list[Any], length: int, *, left: bool) -> Array:
@@ -670,15 +670,15 @@ def _are_cast_alike(wanted: str) -> bool:
     """
     tried = np.array([*_HALFWAY, *struct.unpack("<4d", _NANS)])
     filled = np.empty(tried.shape, numpy_dtype(wanted))
-    found = _extension.fill(filled, _CODES[wanted], tried.tolist())  # type: ignore[union-attr]
-    return not found & MISFIT and filled.tobytes() == casts.cast(tried, wanted).tobytes()
+    flags = _extension.fill(filled, _CODES[wanted], tried.tolist())  # type: ignore[union-attr]
+    return not flags & MISFIT and filled.tobytes() == casts.cast(tried, wanted).tobytes()
 
 
 @cache
 def _all_within(dtype: str, *, narrow: bool) -> frozenset[int]:
     """The flags that numbers of a dtype can have; if `narrow`, without numbers beyond float32."""
-    every = ((each, exact(each)) for each in range(MISFIT) if not (narrow and each & BEYOND))
-    return frozenset(each for each, seen in every if seen is not None and seen.dtype == dtype)
+    every = ((flags, exact(flags)) for flags in range(MISFIT) if not (narrow and flags & BEYOND))
+    return frozenset(flags for flags, seen in every if seen is not None and seen.dtype == dtype)
 
 
 _INTEGERS = frozenset(name for name in _CODES if "int" in name)
@@ -686,5 +686,5 @@ _INTEGERS = frozenset(name for name in _CODES if "int" in name)
 
 @subnormals.kept
 def _fill(*arguments: Any) -> int:
-    found: int = _extension.fill(*arguments)  # type: ignore[union-attr]
-    return found
+    flags: int = _extension.fill(*arguments)  # type: ignore[union-attr]
+    return flags

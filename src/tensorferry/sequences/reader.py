@@ -105,8 +105,8 @@ class Chunks:
         self.copies = copies
 
     def __iter__(self) -> Iterator[tuple[Index, Array]]:
-        for index, _, chunk, found in self.with_rows():
-            if found < 0 or found & numbers.MISFIT:
+        for index, _, chunk, flags in self.with_rows():
+            if flags < 0 or flags & numbers.MISFIT:
                 raise _InDoubtError(
                     "The numbers changed while they were read.", "pass a copy that nobody changes"
                 )
@@ -173,9 +173,9 @@ def _read_as(
     chunks = Chunks(x, shape, expected.dtype, copies=wanted.made == "lists")
     if wanted.made == "array":
         result: Any = memory.compact(shape, numpy_dtype(wanted.dtype))
-        found = numbers.fill(result, expected.dtype, wanted.check, x, shape)
-        exact = numbers.exact(found)
-        if exact is not None and not (found & numbers.MISFIT and exact.dtype == expected.dtype):
+        flags = numbers.fill(result, expected.dtype, wanted.check, x, shape)
+        exact = numbers.exact(flags)
+        if exact is not None and not (flags & numbers.MISFIT and exact.dtype == expected.dtype):
             if exact == expected:
                 again = wanted
             else:
@@ -183,7 +183,7 @@ def _read_as(
             same = exact.dtype == expected.dtype and again.dtype == wanted.dtype
             # The check for finite numbers has been made already.
             if again.check == "finite":
-                fits = not found & numbers.BEYOND
+                fits = not flags & numbers.BEYOND
             else:
                 fits = again == wanted
             return (result if same and fits else None), exact
@@ -202,12 +202,12 @@ def _read_chunks(
     decide: Callable[[tuple[int, ...], Exact], Wanted],
     to_scalars: Callable[[Array], Any],
 ) -> tuple[Any, Exact | None]:
-    found, exact = 0, None
+    flags, exact = 0, None
     for index, rows, chunk, seen in chunks.with_rows():
         if seen < 0:
             return None, None
-        found |= seen & ~numbers.MISFIT
-        exact = numbers.exact(found)
+        flags |= seen & ~numbers.MISFIT
+        exact = numbers.exact(flags)
         if exact is None:
             return None, None
         if result is not None and not expected.holds(exact):
@@ -239,7 +239,7 @@ def _put_lists(
     index: Index,
     rows: Any,
     chunk: Array,
-    found: int,
+    flags: int,
     wanted: Wanted,
     to_scalars: Callable[[Array], Any],
 ) -> None:
@@ -250,7 +250,7 @@ def _put_lists(
     if chunk.dtype != numpy_dtype(wanted.dtype):
         result[part] = to_scalars(casts.cast(chunk, wanted.dtype, wanted.check))
     else:
-        exact = numbers.alike(numbers.with_types(found, rows, chunk.ndim))
+        exact = numbers.alike(numbers.with_types(flags, rows, chunk.ndim))
         if exact is not None and exact.dtype == wanted.dtype:
             result[part] = rows
         else:
@@ -377,10 +377,10 @@ def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
         ShapeError: Rows of unequal lengths; the message says which.
         LossyCastError: No dtype has all of these numbers.
     """
-    found = numbers.read(x, head, shape_of(x))
-    exact = numbers.exact(found[1]) if found else None
-    if found and exact:
-        return found[0], exact.weak
+    numbers_read = numbers.read(x, head, shape_of(x))
+    exact = numbers.exact(numbers_read[1]) if numbers_read else None
+    if numbers_read and exact:
+        return numbers_read[0], exact.weak
     if isinstance(x, range):
         array = _read_range(x)
     else:
@@ -507,9 +507,9 @@ def narrowest(array: Array) -> str:
     """The narrowest ordinary dtype with the range of Python numbers read into an array."""
     name = of_numpy(array.dtype) or ""
     if array.size and name in numbers.EXACT:
-        found = numbers.exact(numbers.found_in(array))
+        exact = numbers.exact(numbers.found_in(array))
     else:
-        found = None
-    if found is None:
+        exact = None
+    if exact is None:
         return numbers.weak_of(name)
-    return found.weak
+    return exact.weak
