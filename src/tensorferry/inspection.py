@@ -113,12 +113,12 @@ def explain(
     target = registry.backend_named(name)
     if not isinstance(x, TensorInfo):
         registry.ready(name)
-    given = x
+    original = x
     taken: Mapping[str, Any] = {}
     said = {"index": index, "columns": columns}
     try:
         given_labels = take_labels(
-            name, {each: value for each, value in said.items() if value is not None}
+            name, {keyword: value for keyword, value in said.items() if value is not None}
         )
         column_keywords = {key: value for key, value in options.items() if key in COLUMN_KEYWORDS}
         if column_keywords:
@@ -147,7 +147,7 @@ def explain(
         if isinstance(x, TensorInfo):
             return prepare_described(x, conversion, out).plan
         plan = prepare_unread(x, conversion, out).plan
-        if x is given or not isinstance(x, list):
+        if x is original or not isinstance(x, list):
             return plan
         from .execution.list_keywords import plan_from
 
@@ -180,18 +180,18 @@ def shares_memory(a: object, b: object, /) -> bool:
 
     .. versionadded:: 0.1
     """
-    found = []
+    memories = []
     for x in (a, b):
         try:
-            found.append(_memory_of(x))
+            memories.append(_memory_of(x))
         except ConversionError as error:
             error.complete_hint(registry.caller("shares_memory", EXCHANGE))
             raise
-    first, second = found
+    first, second = memories
     if a is b:
         return any(info.size > 0 for info, _ in first)
-    pairs = ((one, other) for one in first for other in second if None not in (one[1], other[1]))
-    return any(memory.overlap(*one, *other) for one, other in pairs)
+    pairs = ((span, other) for span in first for other in second if None not in (span[1], other[1]))
+    return any(memory.overlap(*span, *other) for span, other in pairs)
 
 
 def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
@@ -314,26 +314,26 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
     """
     outside = registry.outside
     validate_flags(load=load)
-    found = {
+    statuses = {
         name: _status(backend, load=load)
         for name, backend in registry.backends().items()
         if backend.install or outside.package_of(name)
     }
     for plugin in outside.plugins():
         if plugin.error is not None:
-            own = found.get(plugin.name)
+            own = statuses.get(plugin.name)
             if own is not None and own.package == plugin.package:
-                found[plugin.name] = own._replace(error=plugin.error)
+                statuses[plugin.name] = own._replace(error=plugin.error)
             else:
                 if own is None:
                     name = plugin.name
                 else:
                     name = f"{plugin.name} ({plugin.package})"
                 broken = outside.broken(*plugin[1:])
-                found[name] = FrameworkStatus(
+                statuses[name] = FrameworkStatus(
                     False, None, (), plugin.error, broken.hint or "", plugin.package
                 )
-    return FrameworkTable(found)
+    return FrameworkTable(statuses)
 
 
 class FrameworkTable(dict[str, FrameworkStatus]):

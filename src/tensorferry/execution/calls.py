@@ -82,10 +82,10 @@ def by_name(function: Function) -> Function:
     """Decorate a function with keywords: its error for a position says which one was meant."""
     taken = function.__code__.co_argcount
 
-    def named(*given: Any, **keywords: Any) -> Any:
-        if len(given) > taken:
-            refuse(function, given[:taken], given[taken:])
-        return function(*given, **keywords)
+    def named(*arguments: Any, **keywords: Any) -> Any:
+        if len(arguments) > taken:
+            refuse(function, arguments[:taken], arguments[taken:])
+        return function(*arguments, **keywords)
 
     # `refuse_unknown` reads the names of the keywords from here.
     named.__kwdefaults__ = function.__kwdefaults__
@@ -93,20 +93,20 @@ def by_name(function: Function) -> Function:
 
 
 def refuse(
-    function: Callable[..., Any], given: tuple[Any, ...], beyond: tuple[Any, ...]
+    function: Callable[..., Any], by_position: tuple[Any, ...], beyond: tuple[Any, ...]
 ) -> NoReturn:
-    """Raise for arguments `beyond` those `given` by position, as a function takes them."""
+    """Raise for arguments `beyond` those given `by_position`, as a function takes them."""
     from .positions import refuse_positions  # here, because only an error needs it
 
-    refuse_positions(function, given, beyond)
+    refuse_positions(function, by_position, beyond)
 
 
 def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:
     """Convert for a function whose target is given as `to`, or as a tensor in ``like=``."""
     if "like" in keywords:
         like = keywords.pop("like")
-        if to is None and not keywords and (found := conversion_like(like)) is not None:
-            return _convert(function, x, "", keywords, found)
+        if to is None and not keywords and (followed := conversion_like(like)) is not None:
+            return _convert(function, x, "", keywords, followed)
         name, theirs, keywords["device"] = name_like_device(to, like, keywords.get("device"))
         return _convert(function, x, name, keywords, None, theirs, _labels_like(name, like))
     return _convert(function, x, name_like_device(to, None, None)[0], keywords)
@@ -257,8 +257,8 @@ def _convert_several(
     if isinstance(x, Rows):
         _refuse_of_rows(labels)
         return [
-            _convert_row(function, each, f"x[{index}]", name, keywords, like)
-            for index, each in enumerate(x)
+            _convert_row(function, source, f"x[{index}]", name, keywords, like)
+            for index, source in enumerate(x)
         ]
     if isinstance(x.values, Rows):
         values = _convert_several(function, x.values, name, dict(keywords), like, labels)
@@ -303,9 +303,9 @@ def _refuse_of_rows(labels: LabelsBySource) -> None:
     Raises:
         UnsupportedTypeError: There are such labels.
     """
-    given = labels.get("given")
-    if given is not None:
-        keyword = "columns" if given.index is None else "index"
+    labels_given = labels.get("given")
+    if labels_given is not None:
+        keyword = "columns" if labels_given.index is None else "index"
         raise UnsupportedTypeError(
             f'{keyword}= labels one result, and ragged="rows" gives several.',
             hints.without(keyword),

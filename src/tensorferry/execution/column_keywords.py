@@ -137,12 +137,12 @@ def filled_info(x: Any) -> TensorInfo | None:
     if not isinstance(owner, ColumnBackend):
         return None
     contents = owner.contents_of(x, None)
-    found = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
+    column = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
     if contents.table is not None:
         values = apply_column_keywords(contents, None, nulls="mask").values
         dtype = described(values).dtype
-    elif isinstance(found, Column):
-        dtype = found.dtype
+    elif isinstance(column, Column):
+        dtype = column.dtype
     else:
         return None
     return TensorInfo(owner.name, (), dtype)
@@ -222,21 +222,21 @@ def apply_column_keywords(
         return (
             x if nulls is None else _applied_to_table(x, contents, fill_among_others, masks=masks)
         )
-    found = contents.found
-    if isinstance(found, Ragged):
-        found = found._replace(elements=fill(found.elements))
-        return _apply_to_rows(contents, found, nulls, ragged, pad)
-    if isinstance(found, Refused):
-        stays = nulls is None or (leaf and found.stays)
-        kept = x if stays else contents.with_found(fill(found))
-        return Masked(kept, None) if masks and not found.stays else kept
-    assert found is not None  # noqa: S101 - it is a column
+    values = contents.found
+    if isinstance(values, Ragged):
+        values = values._replace(elements=fill(values.elements))
+        return _apply_to_rows(contents, values, nulls, ragged, pad)
+    if isinstance(values, Refused):
+        stays = nulls is None or (leaf and values.stays)
+        kept = x if stays else contents.with_found(fill(values))
+        return Masked(kept, None) if masks and not values.stays else kept
+    assert values is not None  # noqa: S101 - it is a column
     if nulls is None:
-        return contents.with_found(found) if found.unit or is_as_asked else x
-    filled = contents.with_found(fill(found))
+        return contents.with_found(values) if values.unit or is_as_asked else x
+    filled = contents.with_found(fill(values))
     if not masks:
         return filled
-    mask = _mask(found, found.rows)
+    mask = _mask(values, values.rows)
     return Masked(filled, mask.reshape(()) if contents.is_one else mask)
 
 
@@ -267,16 +267,16 @@ def _is_nan(nulls: object) -> bool:
 def _with_nan_missing(contents: TableContents) -> TableContents:
     """The contents, in which NaN is a null where its library marks missing values by it."""
 
-    def marked(found: Any) -> Any:
-        mark = getattr(found, "with_nan_missing", None)
-        return found if mark is None else mark()
+    def marked(values: Any) -> Any:
+        mark = getattr(values, "with_nan_missing", None)
+        return values if mark is None else mark()
 
     if contents.table is None:
-        found = marked(contents.found)
-        if found is contents.found:
+        values = marked(contents.found)
+        if values is contents.found:
             return contents
-        return contents.with_found(found)
-    columns = [(name, marked(found)) for name, found in contents.columns]
+        return contents.with_found(values)
+    columns = [(name, marked(column)) for name, column in contents.columns]
     return TableContents(
         contents.kind,
         contents.name,
@@ -328,10 +328,11 @@ def _applied_to_table(
     """A table without its nulls, as the object to convert; it is `x` if there are none."""
     if contents.table is None or not contents.columns:
         return x
-    columns = [(each, fill(column)) for each, column in contents.columns]
+    columns = [(name, fill(column)) for name, column in contents.columns]
     filled = x
     if any(
-        each is not before for (_, each), (_, before) in zip(columns, contents.columns, strict=True)
+        column is not before
+        for (_, column), (_, before) in zip(columns, contents.columns, strict=True)
     ):
         note = _note_of(columns)
         filled = TableContents(
@@ -347,9 +348,10 @@ def _applied_to_table(
         return filled
     # A column of lists is refused when the table is converted.
     flat = [
-        None if isinstance(each, Column) and each.inner else each for _, each in contents.columns
+        None if isinstance(column, Column) and column.inner else column
+        for _, column in contents.columns
     ]
-    return Masked(filled, np.stack([_mask(each, contents.table.rows) for each in flat], axis=1))
+    return Masked(filled, np.stack([_mask(column, contents.table.rows) for column in flat], axis=1))
 
 
 def _applied_to_list(
@@ -384,10 +386,10 @@ def _applied_to_list(
 
 def _are_columns(x: Any) -> bool:
     """Whether a list is of columns, of tables, or of masked arrays."""
-    one_of_each = {type(each): each for each in x}
+    one_of_each = {type(row): row for row in x}
     if not one_of_each or not one_of_each.keys().isdisjoint(_NO_COLUMNS):
         return False
-    return all(contents_of(each, None) is not None for each in one_of_each.values())
+    return all(contents_of(kind_member, None) is not None for kind_member in one_of_each.values())
 
 
 def _applied_to_each(
@@ -400,14 +402,14 @@ def _applied_to_each(
     pad: object,
 ) -> Any:
     """Columns without their nulls, as the list to convert."""
-    done = [apply_column_keywords(each, dtype, nulls=nulls) for each in columns]
+    done = [apply_column_keywords(column, dtype, nulls=nulls) for column in columns]
     join = partial(_applied_to_list, nulls=None, ragged=ragged)
     if not (isinstance(nulls, str) and nulls == "mask"):
         return join(done, dtype, casting, pad=pad)
-    done = [each if isinstance(each, Masked) else Masked(each, None) for each in done]
-    masks = [full_mask(each.values) if each.mask is None else each.mask for each in done]
+    done = [part if isinstance(part, Masked) else Masked(part, None) for part in done]
+    masks = [full_mask(part.values) if part.mask is None else part.mask for part in done]
     return Masked(
-        join([each.values for each in done], dtype, casting, pad=pad),
+        join([part.values for part in done], dtype, casting, pad=pad),
         join(masks, None, None, pad=None if pad is None else False),
     )
 
@@ -418,28 +420,28 @@ def _refuse_of_tensor(x: Any, **keywords: object) -> None:
     Raises:
         UnsupportedTypeError: `x` is a tensor; or it is no tensor at all, which has its own message.
     """
-    given = [name for name, value in keywords.items() if value is not None]
-    if not given or isinstance(x, TensorInfo):
+    names = [name for name, value in keywords.items() if value is not None]
+    if not names or isinstance(x, TensorInfo):
         return
     info = described(x)
-    takes = given == ["nulls"] and keywords["nulls"] == "mask" and info.abstract is None
+    takes = names == ["nulls"] and keywords["nulls"] == "mask" and info.abstract is None
     if takes:
         return
     what = {
         "nulls": "no nulls",
         "ragged": "no rows of unequal lengths",
         "pad": "no rows of unequal lengths",
-    }[given[0]]
+    }[names[0]]
     if info.abstract is not None:
         reasons = registry.backend_named(info.framework).capabilities.objects.abstract
         why, hint = reasons.get(info.abstract, (f"it is {info.abstract}", None))
         raise UnsupportedTypeError(
-            f"{given[0]}= is for columns and lists, and this is none: {why}.", hint
+            f"{names[0]}= is for columns and lists, and this is none: {why}.", hint
         )
     raise UnsupportedTypeError(
-        f"{given[0]}= is for columns of tables and for lists: "
+        f"{names[0]}= is for columns of tables and for lists: "
         f"{an(info.framework)} tensor has {what}.",
-        Hint(hints.again(), ", ", hints.without(given[0])),
+        Hint(hints.again(), ", ", hints.without(names[0])),
     )
 
 
@@ -488,7 +490,9 @@ def _contents_as_decided(
             raise
         return contents_of(x, asked), True
     if contents is not None and contents.table is not None:
-        dtypes = {becomes(each.dtype) for _, each in contents.columns if isinstance(each, Column)}
+        dtypes = {
+            becomes(column.dtype) for _, column in contents.columns if isinstance(column, Column)
+        }
         if len(dtypes) == 1:
             asked = asked_of(dtypes.pop(), casting)
         else:
@@ -498,11 +502,11 @@ def _contents_as_decided(
         return contents_of(x, asked), True
     if contents is None or contents.found is None:
         return contents, False
-    found = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
-    if isinstance(found, Refused):
+    values = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
+    if isinstance(values, Refused):
         asked = read_as
-    elif found.reads_as_asked:
-        asked = asked_of(becomes(found.dtype), casting)
+    elif values.reads_as_asked:
+        asked = asked_of(becomes(values.dtype), casting)
     else:
         asked = None
     if asked is None:
@@ -511,12 +515,12 @@ def _contents_as_decided(
 
 
 def _apply_to_rows(
-    contents: TableContents, found: Ragged, nulls: Any, ragged: object, pad: object
+    contents: TableContents, ragged_values: Ragged, nulls: Any, ragged: object, pad: object
 ) -> Any:
     """Apply the keywords to a column with rows of unequal lengths, whose nulls are replaced."""
-    elements = found.elements
-    if (ragged is None and pad is None) or found.lacks:
-        return contents.with_found(found)
+    elements = ragged_values.elements
+    if (ragged is None and pad is None) or ragged_values.lacks:
+        return contents.with_found(ragged_values)
     if isinstance(nulls, str) and nulls == "mask":
         mask = _mask(elements, elements.rows)
     else:
@@ -526,42 +530,47 @@ def _apply_to_rows(
     else:
         note = Kind(is_column=True, filled=str(elements.fill.item()))
     if ragged is not None:
-        rows = Rows(_rows_of(contents, found, note))
+        rows = Rows(_rows_of(contents, ragged_values, note))
         if mask is None:
             return rows
-        return Masked(rows, Rows(found.rows(mask)))
+        return Masked(rows, Rows(ragged_values.rows(mask)))
     value = elements.value_of(pad, "pad")
-    padded = _new(elements.dtype, found.longest, lambda: found.padded(found.read(), value), _PADDED)
+    padded = _new(
+        elements.dtype,
+        ragged_values.longest,
+        lambda: ragged_values.padded(ragged_values.read(), value),
+        _PADDED,
+    )
     note = note._replace(padded=str(value.item()))
     result = TableContents(contents.kind, contents.name, padded, note=note, labels=contents.labels)
     if mask is None:
         return result
-    return Masked(result, found.padded(mask, False))
+    return Masked(result, ragged_values.padded(mask, False))
 
 
-def _rows_of(contents: TableContents, found: Ragged, note: Kind) -> list[Any]:
+def _rows_of(contents: TableContents, ragged_values: Ragged, note: Kind) -> list[Any]:
     """A column's rows: views of its memory, or of the array into which reading them copies it."""
-    elements = found.elements
+    elements = ragged_values.elements
     reasons = elements.obstacles(exactly=True)
     if not reasons:
-        return found.rows(found.read())
+        return ragged_values.rows(ragged_values.read())
 
     @cache
     def rows() -> list[Any]:
-        return found.rows(found.read())
+        return ragged_values.rows(ragged_values.read())
 
-    made, at, size = [], 0, prod(elements.inner) * find(elements.dtype).itemsize
-    if found.shapes is None:
-        shapes = [(length,) for length in found.lengths.tolist()]
+    row_contents, at, size = [], 0, prod(elements.inner) * find(elements.dtype).itemsize
+    if ragged_values.shapes is None:
+        shapes = [(length,) for length in ragged_values.lengths.tolist()]
     else:
-        shapes = found.shapes.tolist()
+        shapes = ragged_values.shapes.tolist()
     for number, shape in enumerate(shapes):
         whole = (*shape, *elements.shape[1:])
         row = _new(elements.dtype, whole, lambda number=number: rows()[number], *reasons)  # type: ignore[misc]
         row.at = at % ALIGNMENT if prod(whole) else 0
-        made.append(TableContents(contents.kind, contents.name, row, note=note))
+        row_contents.append(TableContents(contents.kind, contents.name, row, note=note))
         at += prod(shape) * size
-    return made
+    return row_contents
 
 
 def _new(dtype: str, shape: tuple[int, ...], read: Callable[[], Any], *reasons: Reason) -> Column:
@@ -572,7 +581,7 @@ def _new(dtype: str, shape: tuple[int, ...], read: Callable[[], Any], *reasons: 
 
 
 def _fill_nulls(
-    found: Any,
+    values: Any,
     nulls: Any,
     becomes: str | Callable[[str], str | None] | None,
     casting: str | None,
@@ -590,41 +599,41 @@ def _fill_nulls(
     Raises:
         LossyCastError: Neither dtype has the value.
     """
-    if isinstance(found, Refused) and found.asked and nulls is not None:
+    if isinstance(values, Refused) and values.asked and nulls is not None:
         # Its error repeats the keyword.
-        return found._replace(nulls=_nulls_for(found.asked, nulls))
-    if not isinstance(found, Column) or nulls is None or not found.lacks:
-        return found
-    zero = False if found.dtype == "bool" else 0
+        return values._replace(nulls=_nulls_for(values.asked, nulls))
+    if not isinstance(values, Column) or nulls is None or not values.lacks:
+        return values
+    zero = False if values.dtype == "bool" else 0
     if isinstance(nulls, str) and nulls == "mask":
-        return found.filled(found.value_of(zero))
+        return values.filled(values.value_of(zero))
     if callable(becomes):
-        dtype = becomes(found.dtype)
+        dtype = becomes(values.dtype)
     else:
         dtype = becomes
     is_nan = _is_nan(nulls)
     hint = Hint(hints.keyword("nulls", zero))
     if is_nan:
-        also = {found.dtype: "float64"} if leaf else "float64"
+        also = {values.dtype: "float64"} if leaf else "float64"
         hint += ", or "
         hint += hints.keywords(dtype=also, nulls="nan")
-    if among_others and isinstance(nulls, bool) != (found.dtype == "bool") and not is_nan:
+    if among_others and isinstance(nulls, bool) != (values.dtype == "bool") and not is_nan:
         # No value is one of booleans and of numbers.
         hint = Hint(hints.keyword("nulls", "mask"))
     try:
-        value = found.value_of(nulls, hint=hint)
+        value = values.value_of(nulls, hint=hint)
         if (
             dtype in DTYPES
             and casting is None
-            and DTYPES[dtype].kind == DTYPES[found.dtype].kind == "float"
+            and DTYPES[dtype].kind == DTYPES[values.dtype].kind == "float"
         ):
             # The cast would make infinity of a number that is too large.
             value_in(dtype, nulls, hint=hint)
-        return found.filled(value)
+        return values.filled(value)
     except LossyCastError:
-        if dtype not in DTYPES or dtype == found.dtype:
+        if dtype not in DTYPES or dtype == values.dtype:
             raise
-        value = found.cast(dtype, casting)
+        value = values.cast(dtype, casting)
         return value.filled(value.value_of(nulls))
 
 
@@ -638,9 +647,9 @@ def _note_of(columns: Sequence[tuple[object, Any]]) -> Kind:
     return Kind(is_column=True, filled=next(values, ""))
 
 
-def _mask(found: Any, rows: int) -> Any:
+def _mask(values: Any, rows: int) -> Any:
     """A new array that is true where there is a value."""
-    return ~found.missing() if isinstance(found, Column) else np.ones(rows, bool)
+    return ~values.missing() if isinstance(values, Column) else np.ones(rows, bool)
 
 
 def full_mask(values: Any) -> Any:
@@ -650,6 +659,6 @@ def full_mask(values: Any) -> Any:
 
 def take_column_keywords(keywords: dict[str, Any]) -> Mapping[str, Any]:
     """Take the keywords for columns out of the keywords of a call, and check them."""
-    found = {name: keywords.pop(name) for name in COLUMN_KEYWORDS if name in keywords}
-    validate(**found)
-    return {name: value for name, value in found.items() if value is not None}
+    keywords_of_columns = {name: keywords.pop(name) for name in COLUMN_KEYWORDS if name in keywords}
+    validate(**keywords_of_columns)
+    return {name: value for name, value in keywords_of_columns.items() if value is not None}

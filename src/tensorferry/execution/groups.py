@@ -167,21 +167,21 @@ class Groups:
         if outs is None and len(leaves) > FEW and _count(leaves, parts) > FEW:
             together = None
         key = None if together is None else _key(leaves, parts, outs)
-        found = None if key is None or together is None else together.get(key)
-        if found is not None:
-            return found
-        found = self._arranged(leaves, parts, outs, original)
+        groups = None if key is None or together is None else together.get(key)
+        if groups is not None:
+            return groups
+        groups = self._arranged(leaves, parts, outs, original)
         # Otherwise another thread has changed a tensor meanwhile.
         if (
-            found is not None
+            groups is not None
             and together is not None
             and key is not None
             and key == _key(leaves, parts, outs)
         ):
             if len(together) >= _MOST_TOGETHER:
                 together.clear()
-            together[key] = found
-        return found
+            together[key] = groups
+        return groups
 
     def _arranged(
         self,
@@ -190,20 +190,20 @@ class Groups:
         outs: Sequence[Any] | None,
         original: Callable[[Any], Any] | None,
     ) -> Arrangement | None:
-        found: dict[Hashable, LeafGroup] = {}
+        by_key: dict[Hashable, LeafGroup] = {}
         is_compact = is_apart = True
         for part in parts:
             known = self._of_part(leaves, part, outs, original)
             if known is None:
                 return None
-            for each, indices in known:
-                is_compact = is_compact and each.is_compact
-                is_apart = is_apart and each.is_apart
-                key = each.conversion, each.steps
-                before = found.get(key)
+            for prepared, indices in known:
+                is_compact = is_compact and prepared.is_compact
+                is_apart = is_apart and prepared.is_apart
+                key = prepared.conversion, prepared.steps
+                before = by_key.get(key)
                 joined = indices if before is None else [*before.indices, *indices]
-                found[key] = LeafGroup(each.recipe, joined, each.conversion)
-        groups = list(found.values())
+                by_key[key] = LeafGroup(prepared.recipe, joined, prepared.conversion)
+        groups = list(by_key.values())
         copied: Indices = ()
         if outs is not None or not is_apart:
             those = [group.indices for group in groups if outs is not None or group.recipe.copies]
@@ -245,7 +245,7 @@ class Groups:
             if signatures is None:
                 return None
         environment = conversion.environment()
-        found = []
+        known_groups = []
         for signature, at in signatures.items():
             key = conversion, part.among, signature, environment
             known = self._known.get(key)
@@ -269,8 +269,10 @@ class Groups:
                 if known is None:
                     return None
                 self._known[key] = known
-            found.append((known, at if indices is None else [indices[index] for index in at]))
-        return found
+            known_groups.append(
+                (known, at if indices is None else [indices[index] for index in at])
+            )
+        return known_groups
 
     def _look_at(
         self, x: Any, leaf: Any, out: Any, part: LeafPart, signature: Any, environment: Hashable
@@ -298,15 +300,15 @@ class Groups:
             return None
         recipe = conversion.find((signature, environment))
         if recipe is None:
-            made = prepare(leaf, conversion, out)
-            recipe = made.recipe
+            prepared = prepare(leaf, conversion, out)
+            recipe = prepared.recipe
             alignment = conversion.target.capabilities.memory.alignment
             copies = bool(part.conversion.request.copy) or out is not None
             if part.owner is None:
                 alike = own in (grouped([leaf], type(leaf), alignment, copies=copies) or ())
             else:
-                alike = (made.info.dtype, made.info.shape) == (of_numpy(x.dtype), x.shape)
-            if made.info.abstract is not None or not alike:
+                alike = (prepared.info.dtype, prepared.info.shape) == (of_numpy(x.dtype), x.shape)
+            if prepared.info.abstract is not None or not alike:
                 return None  # another thread has changed the leaf meanwhile
             conversion.keep((signature, environment), recipe)
         plan = recipe.plan
@@ -393,14 +395,16 @@ def grouped(
     quick = (registry.BY_TYPE.get(kind) or registry.backend_of(leaves[0])).quick
     if len(leaves) <= AT_ONCE:
         return quick.grouped(leaves, alignment, copies=copies)
-    found: dict[Hashable, list[int]] = {}
+    indices_by_signature: dict[Hashable, list[int]] = {}
     for start in range(0, len(leaves), AT_ONCE):
         inside = quick.grouped(leaves[start : start + AT_ONCE], alignment, copies=copies)
         if inside is None:
             return None
         for signature, indices in inside.items():
-            found.setdefault(signature, []).extend(index + start for index in indices)
-    return found
+            indices_by_signature.setdefault(signature, []).extend(
+                index + start for index in indices
+            )
+    return indices_by_signature
 
 
 def _with_outs(
@@ -463,10 +467,10 @@ def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
         order += indices
     starts, ends = zip(*reached, strict=True)
     if len(tensors) < _SORTED_BY_HAND:
-        found = memory.sharing([*chain(*starts)], [*chain(*ends)])
+        pairs = memory.sharing([*chain(*starts)], [*chain(*ends)])
     else:
-        found = memory.sharing(*map(_joined, (starts, ends)))
-    return sorted([order[at] for at in found])
+        pairs = memory.sharing(*map(_joined, (starts, ends)))
+    return sorted([order[at] for at in pairs])
 
 
 def _joined(parts: Sequence[Sequence[int] | Array]) -> Array:

@@ -122,25 +122,25 @@ def apply_to_list(
             return Filled([*rows], None, True)
         members, mask = _padded_tensors(rows, lengths, pad, request, in_tree)
         return Filled(members, mask if masks else None, False)
-    are_equal = all(len(set(each)) == 1 for each in lengths)
+    are_equal = all(len(set(length)) == 1 for length in lengths)
     if in_tree is None:
         _refuse_what_is_missing(rows, numbers, nulls, pad, ragged, are_equal=are_equal)
     mask = None
-    if nulls is not None and any(each is None for each in numbers):
+    if nulls is not None and any(number is None for number in numbers):
         if masks:
             value = _zero_of(numbers)
-            mask = _mapped(rows, lambda each: each is not None)
+            mask = _mapped(rows, lambda number: number is not None)
         else:
             value = _value("nulls", nulls, numbers, dtype, in_tree)
             mask = None
-        if in_tree is None and any(isinstance(each, _FLOATS) for each in (*numbers, value)):
+        if in_tree is None and any(isinstance(number, _FLOATS) for number in (*numbers, value)):
             refuse_rounded_integers(rows)
-        x = rows = _mapped(rows, lambda each: value if each is None else each)
+        x = rows = _mapped(rows, lambda number: value if number is None else number)
     if are_equal or (pad is None and ragged is None):
         return Filled(x, mask, False)
     if ragged is not None:
         return Filled(list(rows), mask, True)
-    whole = [max(each) for each in lengths]
+    whole = [max(length) for length in lengths]
     filling = _value("pad", pad, numbers, dtype, in_tree)
     if masks and mask is None:
         mask = _mapped(rows, lambda _: True)
@@ -170,9 +170,9 @@ def _refuse_what_is_missing(
     """
     kinds = set(map(type, numbers))
     others = kinds - {bool, float, complex, type(None)}
-    if others and not all(has_dtype(each) for each in numbers if each is not None):
+    if others and not all(has_dtype(number) for number in numbers if number is not None):
         refuse_without_dtypes(rows)
-    known = [each for each in numbers if each is not None]
+    known = [number for number in numbers if number is not None]
     if nulls is None and len(known) < len(numbers):
         path = next(path for path, leaf in leaves(rows) if leaf is None)
         hint = Hint(hints.keyword("nulls", value_for_none(known)), ", which replaces None")
@@ -192,9 +192,9 @@ def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
         asked = {"dtype": plan.request.dtype}
     else:
         asked = {}
-    given = ", ".join(f"{name}={quoted(value)}" for name, value in {**keywords, **asked}.items())
+    words = ", ".join(f"{name}={quoted(value)}" for name, value in {**keywords, **asked}.items())
     first_of_two = "[0]" if keywords.get("nulls") == "mask" else ""
-    filled = Code(f"ferry.to_list({VALUE}, {given}){first_of_two}")
+    filled = Code(f"ferry.to_list({VALUE}, {words}){first_of_two}")
     if not plan.steps:
         return plan
     first = plan.steps[0]
@@ -220,7 +220,9 @@ def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
             raise ShapeError(f"x is nested deeper than {DEEPEST} levels, or contains itself.", None)
         lengths.append([len(row) for _, row in level])
         level = [
-            (f"{path}[{index}]", each) for path, row in level for index, each in enumerate(row)
+            (f"{path}[{index}]", element)
+            for path, row in level
+            for index, element in enumerate(row)
         ]
         level.sort(key=lambda pair: not isinstance(pair[1], ROWS))
         odd = next((pair for pair in level if not isinstance(pair[1], ROWS)), None)
@@ -235,12 +237,12 @@ def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
                 f"the {type(odd[1]).__name__} at {odd[0]} is beside rows.",
                 APART,
             )
-    return [each for _, each in level], lengths
+    return [element for _, element in level], lengths
 
 
 def _mapped(x: Any, do: Any) -> Any:
     if isinstance(x, ROWS):
-        return [_mapped(each, do) for each in x]
+        return [_mapped(element, do) for element in x]
     return do(x)
 
 
@@ -258,9 +260,11 @@ def _padded(x: Any, whole: Sequence[int], value: Any) -> Any:
 
 def _has_tensors(elements: list[Any]) -> bool:
     kinds = {
-        type(each) for each in elements if each is not None and not isinstance(each, np.generic)
+        type(element)
+        for element in elements
+        if element is not None and not isinstance(element, np.generic)
     }
-    return any(each in _AS_TENSORS or registry.is_tensor(each) for each in kinds)
+    return any(kind in _AS_TENSORS or registry.is_tensor(kind) for kind in kinds)
 
 
 _AS_TENSORS = frozenset({TableContents, ArrowColumn, bytes, bytearray, memoryview, array})
@@ -303,11 +307,11 @@ def _padded_tensors(
         ShapeError: The tensors have unequal numbers of axes.
         UnsupportedTypeError: An element is no tensor.
     """
-    outer = tuple(max(each) for each in lengths) or (len(x),)
+    outer = tuple(max(length) for length in lengths) or (len(x),)
     slots = _flat(_padded(x, outer, _MISSING), len(outer))
-    first = next(each for each in slots if each is not _MISSING)
+    first = next(slot for slot in slots if slot is not _MISSING)
     members = look_at(
-        [first if each is _MISSING else each for each in slots], outer, opening_for(request=request)
+        [first if slot is _MISSING else slot for slot in slots], outer, opening_for(request=request)
     )
     shapes = members.shapes
     few, many = min(shapes, key=len), max(shapes, key=len)
@@ -323,7 +327,7 @@ def _padded_tensors(
         named = in_tree(common(info.dtype for info in members.infos))
     dtype = named or common(info.dtype for info in members.infos)
     value = value_in(dtype, pad, "pad")
-    missing = [each is _MISSING for each in slots]
+    missing = [slot is _MISSING for slot in slots]
     if any(missing):
         members = _without_missing(members, missing, value)
     # For a number, the padding of one element.
@@ -353,7 +357,7 @@ _MISSING: Any = object()
 def _flat(x: Any, levels: int) -> list[Any]:
     if levels == 1:
         return [*x]
-    return [each for row in x for each in _flat(row, levels - 1)]
+    return [number for row in x for number in _flat(row, levels - 1)]
 
 
 def _without_missing(members: Members, missing: Sequence[bool], value: Any) -> Members:
@@ -377,16 +381,16 @@ def _without_missing(members: Members, missing: Sequence[bool], value: Any) -> M
             for shape, is_missing in zip(members.shapes, missing, strict=True)
         ]
     tensors = [
-        empty if is_missing else each
-        for each, is_missing in zip(members.tensors, missing, strict=True)
+        empty if is_missing else tensor
+        for tensor, is_missing in zip(members.tensors, missing, strict=True)
     ]
     return members._replace(tensors=tensors, infos=infos, sources=sources, which=which)
 
 
 def _named(dtype: object) -> str | None:
     """The dtype of a call, if it names one."""
-    found = dtype_asked(dtype)
-    return found if found in DTYPES else None
+    name = dtype_asked(dtype)
+    return name if name in DTYPES else None
 
 
 # -- the values ------------------------------------------------------------------------------------
@@ -411,11 +415,11 @@ def _value(
     """
     number = float("nan") if isinstance(value, str) else value
     own = _dtype_of(numbers)
-    found = dtype_asked(dtype)
+    named = dtype_asked(dtype)
     other: object = "float64"
     if in_tree is not None:
-        found, other = in_tree(own) if own else None, {own: "float64"}
-    held = found if found in DTYPES else own
+        named, other = in_tree(own) if own else None, {own: "float64"}
+    held = named if named in DTYPES else own
     if held:
         hint = None
         if isinstance(number, float) and not _is_float(held):
@@ -423,7 +427,7 @@ def _value(
             floats = hints.keywords(**{"dtype": other, keyword: value})
             hint = Hint(hints.keyword(keyword, zero), ", or ", floats)
         exact = value_in(held, number, keyword, hint)
-        if any(isinstance(each, np.generic) for each in numbers):
+        if any(isinstance(number, np.generic) for number in numbers):
             return exact[()]  # among NumPy's scalars, it is one of them
     return number
 
@@ -436,7 +440,7 @@ def _dtype_of(numbers: list[Any]) -> str:
     """The dtype of the widest kind among numbers; empty if there are none."""
     names = {
         _KINDS.get(kind) or _of_scalar(kind)
-        for kind in {type(each) for each in numbers if each is not None}
+        for kind in {type(number) for number in numbers if number is not None}
     }
     known = [name for name in names if name]
     if known:

@@ -19,13 +19,13 @@ __all__ = ["refuse_positions"]
 
 
 def refuse_positions(
-    function: Callable[..., Any], given: Sequence[Any], beyond: Sequence[Any]
+    function: Callable[..., Any], by_position: Sequence[Any], beyond: Sequence[Any]
 ) -> NoReturn:
     """Raise for arguments beyond those that a function takes by position.
 
     Args:
         function: The function.
-        given: The arguments that it takes by position.
+        by_position: The arguments that it takes by position.
         beyond: The others.
 
     Raises:
@@ -33,14 +33,14 @@ def refuse_positions(
             keywords.
     """
     name, parameters = function.__name__, inspect.signature(function).parameters
-    first = [_shown(word, value) for word, value in zip(parameters, given, strict=False)]
+    first = [_shown(word, value) for word, value in zip(parameters, by_position, strict=False)]
     meant = [_keywords(value) for value in beyond]
-    taken = f"{name}() takes {_counted(len(given))} by position, and all others by name"
+    taken = f"{name}() takes {_counted(len(by_position))} by position, and all others by name"
     if not all(meant):
         raise TypeError(f"{taken}, as in {name}({', '.join([*first, 'copy=True'])})") from None
-    calls = [f"{name}({', '.join([*first, *(each[0] for each in meant)])})"]
+    calls = [f"{name}({', '.join([*first, *(words_of_meaning[0] for words_of_meaning in meant)])})"]
     if len(meant) == 1:
-        calls = [f"{name}({', '.join([*first, each])})" for each in meant[0]]
+        calls = [f"{name}({', '.join([*first, word])})" for word in meant[0]]
     raise TypeError(f"{taken}: {' or '.join(calls)}") from None
 
 
@@ -81,7 +81,10 @@ def _device(value: object) -> list[str]:
     with suppress(DeviceError):
         name = device_name(value)
         backends = registry.known().values()
-        kinds = {HOST, *(kind for each in backends for kind in each.capabilities.devices.kinds)}
+        kinds = {
+            HOST,
+            *(kind for backend in backends for kind in backend.capabilities.devices.kinds),
+        }
         if kind_of(name) in kinds or not isinstance(value, str):
             return [f'device="{name}"']
     return []

@@ -157,22 +157,22 @@ class Conversion:
             return None
         if owner is self.target and owner.capabilities.options.labels and not self.returns_plain:
             return None  # its own labels, which a signature has not, belong to the result
-        found = owner.quick.signature_reader(kind, self.target, self.request)
+        reader = owner.quick.signature_reader(kind, self.target, self.request)
         if not self.is_for_host:
             memory = owner.capabilities.memory
             if memory.exists and memory.strides != "compact":
-                found = _of_compact(found)
-        self.readers[kind] = found
-        return found
+                reader = _of_compact(reader)
+        self.readers[kind] = reader
+        return reader
 
     def find(self, key: Hashable) -> Recipe | None:
         """The recipe for a signature and the target's settings, or ``None`` if none was kept."""
-        found = self.recent.get(key)
-        if found is None:
-            found = self._earlier.get(key)
-            if found is not None:
-                self.keep(key, found)
-        return found
+        recipe = self.recent.get(key)
+        if recipe is None:
+            recipe = self._earlier.get(key)
+            if recipe is not None:
+                self.keep(key, recipe)
+        return recipe
 
     def keep(self, key: Hashable, recipe: Recipe) -> None:
         """Keep a recipe. Recipes that have not been used for long are dropped."""
@@ -191,12 +191,12 @@ class Conversion:
 
     def labelled(self, **labels: Labels | None) -> Conversion:
         """The conversion with labels for its result, by where they come from: see `Wanted`."""
-        found = {origin: each for origin, each in labels.items() if each is not None}
-        if not found:
+        named = {origin: label for origin, label in labels.items() if label is not None}
+        if not named:
             return self
         from ..core.labels import Wanted  # here, because most calls do not need it
 
-        wanted = (self.request.labels or Wanted())._replace(**found)
+        wanted = (self.request.labels or Wanted())._replace(**named)
         return conversion_of(self.target, self.request._replace(labels=wanted))
 
     def make(self, info: TensorInfo, source: Backend, request: Request) -> Recipe:
@@ -212,10 +212,8 @@ class Conversion:
             ConversionError: The tensor cannot be converted; the message says why.
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
-        bound = [
-            (step, found) for step in plan.steps if (found := _bound(step, plan)) is not unchanged
-        ]
-        return Recipe(tuple([one for _, one in bound]), plan, [step for step, _ in bound])
+        bound = [(step, run) for step in plan.steps if (run := _bound(step, plan)) is not unchanged]
+        return Recipe(tuple([run for _, run in bound]), plan, [step for step, _ in bound])
 
     def here(self, info: TensorInfo, request: Request) -> Request:
         """The request, with the devices of this machine if the plan depends on them."""
@@ -234,8 +232,8 @@ def _of_compact(read: Callable[[Any], Any]) -> Callable[[Any], Hashable | None]:
     """A reader that skips tensors with gaps: their transfers depend on more than signatures."""
 
     def of_compact(x: Any) -> Hashable | None:
-        found = read(x)
-        return found if found is not None and COMPACT in found else None
+        signature = read(x)
+        return signature if signature is not None and COMPACT in signature else None
 
     return of_compact
 
@@ -249,9 +247,9 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     # `explain` must not load a framework, and a verb that was replaced on the backend (by a test)
     # must be called.
     if backend.loaded and step.verb not in vars(backend):
-        found = backend.quick.specialised(step, plan)
-        if found is not None:
-            return found
+        run = backend.quick.specialised(step, plan)
+        if run is not None:
+            return run
     verb: Callable[..., Any] = getattr(backend, step.verb)
     if not arguments:
         return verb
@@ -263,16 +261,16 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     return lambda value: verb(value, *arguments)
 
 
-def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
+def _bound_for_many(step: Step, run: Callable[..., Any]) -> Callable[..., Any]:
     """A step as a function of a list of values, or of a list of values and a list of `out`."""
-    if hasattr(one, "for_many"):
-        return one.for_many  # type: ignore[no-any-return]
+    if hasattr(run, "for_many"):
+        return run.for_many  # type: ignore[no-any-return]
     verb, arguments = (
         registry.backend_named(step.backend).quick.for_many().get(step.verb),
         step.arguments,
     )
     if verb is None:
-        return one_by_one(one)
+        return one_by_one(run)
     if arguments:
         return lambda values: verb(values, *arguments)
     return verb

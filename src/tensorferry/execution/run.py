@@ -106,10 +106,10 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             except Exception:
                 # A mode of the framework may prevent it, which the description shows, but not the
                 # signature.
-                each = prepare(x, conversion, out)
-                if each.recipe is recipe:
+                prepared = prepare(x, conversion, out)
+                if prepared.recipe is recipe:
                     raise
-                return complete(each, out)
+                return complete(prepared, out)
     if isinstance(out, TensorInfo):
         raise UnsupportedTypeError(
             "A TensorInfo describes a tensor, and has no memory to write to.",
@@ -120,13 +120,13 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
                 " says what would be done",
             ),
         )
-    each = prepare(x, conversion, out)
+    prepared = prepare(x, conversion, out)
     # If another thread has changed `x` meanwhile, the recipe may be one for another signature.
     # What the description shows, and not the signature, is a mode of the framework.
-    usual = each.info.abstract is None and read is not None and read(x) == seen
+    usual = prepared.info.abstract is None and read is not None and read(x) == seen
     if usual and key is not None and (out is None or written is not None):
-        conversion.keep(key, each.recipe)
-    return complete(each, out)
+        conversion.keep(key, prepared.recipe)
+    return complete(prepared, out)
 
 
 def opening_for(target: Backend | None = None, request: Request | None = None) -> Opening:
@@ -150,16 +150,16 @@ def described(x: Any) -> TensorInfo:
     return registry.backend_of(x).preview(x, _DESCRIBING)[1]
 
 
-def complete(each: Prepared, out: Any = None) -> Any:
+def complete(prepared: Prepared, out: Any = None) -> Any:
     """Run a prepared conversion. `out` must be the tensor that it was prepared with.
 
     Raises:
         ConversionError: The values of the tensor do not allow the conversion (for example, one does
             not fit the dtype).
     """
-    result = execute(each.recipe.program, each.handle, out)
+    result = execute(prepared.recipe.program, prepared.handle, out)
     if _verifying:
-        verify(each, result)
+        verify(prepared, result)
     return result
 
 
@@ -435,10 +435,10 @@ def _prepared(
 
             recipe = with_members(recipe, handle, source)
         conversion.keep(key, recipe)
-    found = Prepared(source, conversion.target, info, handle, request, recipe)
+    prepared = Prepared(source, conversion.target, info, handle, request, recipe)
     if known is not None and conversion.request.placement is None:
-        known[id(info)] = found
-    return found
+        known[id(info)] = prepared
+    return prepared
 
 
 def _are_several(info: TensorInfo, handle: Any) -> bool:
@@ -486,7 +486,7 @@ def verifying(on: bool = True) -> Iterator[None]:
         fast_paths.open_all(paths)
 
 
-def verify(each: Prepared, result: Any) -> None:
+def verify(prepared: Prepared, result: Any) -> None:
     """Compare a result, and the steps that were run, with the plan.
 
     Compared are framework, shape, dtype, device, gradient, writability, and whether memory is
@@ -495,8 +495,10 @@ def verify(each: Prepared, result: Any) -> None:
     Raises:
         PlanViolation: They differ; the message says in what.
     """
-    plan, target = each.plan, each.target
-    planned_steps, run_steps = (list(map(call_of, found.steps)) for found in (plan, each.plan_run))
+    plan, target = prepared.plan, prepared.target
+    planned_steps, run_steps = (
+        list(map(call_of, each_plan.steps)) for each_plan in (plan, prepared.plan_run)
+    )
     if planned_steps != run_steps:
         raise PlanViolation(
             f"the plan has the steps {planned_steps}, what was run are {run_steps}\n\n{plan}"
@@ -515,7 +517,7 @@ def verify(each: Prepared, result: Any) -> None:
     end = target.pointer(result)
     if plan.source.device != HOST or end is None:
         return
-    shares = each.overlaps(seen, end)
+    shares = prepared.overlaps(seen, end)
     if shares != plan.shares_memory:
         raise PlanViolation(
             f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}"
@@ -528,9 +530,9 @@ def _execute_verified(recipe: Recipe, x: Any, conversion: Conversion, out: Any) 
     Raises:
         PlanViolation: They differ, or the recipe has other steps.
     """
-    each = prepare(x, conversion, out)
+    prepared = prepare(x, conversion, out)
     result = execute(recipe.program, x, out)
-    verify(each._replace(recipe=recipe), result)
+    verify(prepared._replace(recipe=recipe), result)
     return result
 
 

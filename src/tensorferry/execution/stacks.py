@@ -112,8 +112,8 @@ def _joined_at_once(members: Members) -> Any:
 def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     """The plan of a stack, with the steps of its members."""
     plans = [
-        _plan_of_members(members, index, each)
-        for index, each in enumerate(_steps_of(members, source))
+        _plan_of_members(members, index, member)
+        for index, member in enumerate(_steps_of(members, source))
     ]
     first = _place_of_join(plan)
     before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]
@@ -122,12 +122,12 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     if plan.source.kind.name == "stack" and source.capabilities.gradients.graph:
         # The steps of one kind of member leave the other kinds unchanged, so the steps of all can
         # be listed.
-        own = tuple(_of_each(step) for each in plans if each is not None for step in each.steps)
+        own = tuple(_of_each(step) for plan in plans if plan is not None for step in plan.steps)
     elif plan.source.kind.name == "stack" and plans[0] is not None:
         own = tuple(map(_of_each, plans[0].steps))
         modules = (*plans[0].modules, *modules)
     else:
-        steps = [step for each in plans if each is not None for step in each.steps]
+        steps = [step for plan in plans if plan is not None for step in plan.steps]
         crossing = sum(step.bytes for step in steps if step.path is Path.BUS)
         code = members.code
         join = join._replace(
@@ -183,13 +183,13 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
     # A framework with an autograd graph stacks its own tensors. The members of all others become
     # arrays.
     stays = source.capabilities.gradients.graph
-    found: list[tuple[Conversion, Recipe] | None] = []
+    steps: list[tuple[Conversion, Recipe] | None] = []
     for place, (info, owner) in enumerate(zip(members.infos, members.sources, strict=True)):
         asked, target = members.asked, EXCHANGE
         if stays:
             target = source.name
             if owner is source and (asked is None or _is_as_asked(info, asked)):
-                found.append(None)
+                steps.append(None)
                 continue
         if asked is None:
             request = Request(target)
@@ -197,7 +197,7 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
             request = asked._replace(target=target)
         conversion = conversion_of(registry.backend_named(target), request)
         try:
-            found.append(
+            steps.append(
                 (conversion, run.recipe_of(info if stays else _as_member(info), owner, conversion))
             )
         except ConversionError as error:
@@ -206,7 +206,7 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
             else:
                 index = members.which.index(place)
             raise at_member(error, members.path(index)) from error
-    return found
+    return steps
 
 
 def _is_as_asked(info: TensorInfo, asked: Request) -> bool:

@@ -154,8 +154,8 @@ def conversion_like(like: object) -> Conversion | None:
     Raises:
         ConversionError: As for `follow`.
     """
-    found = _known_like(like)
-    return None if found is None else found[1]
+    followed = _known_like(like)
+    return None if followed is None else followed[1]
 
 
 def follow_quickly(like: object) -> tuple[str, str | None, str | None] | None:
@@ -164,8 +164,8 @@ def follow_quickly(like: object) -> tuple[str, str | None, str | None] | None:
     Raises:
         ConversionError: As for `follow`.
     """
-    found = _known_like(like)
-    return None if found is None else found[0]
+    followed = _known_like(like)
+    return None if followed is None else followed[0]
 
 
 def _known_like(like: object) -> _Followed | None:
@@ -174,14 +174,14 @@ def _known_like(like: object) -> _Followed | None:
     likeness = None if read is None else read(like)
     if likeness is None:
         return None
-    found = _followed.get((kind, likeness))
-    if found is None:
+    followed = _followed.get((kind, likeness))
+    if followed is None:
         name, dtype, device = follow(like)
-        found = (name, dtype, device), conversion_as(name, dtype, device=device)
+        followed = (name, dtype, device), conversion_as(name, dtype, device=device)
         if len(_followed) >= _MOST:
             _followed.clear()
-        _followed[kind, likeness] = found
-    return found
+        _followed[kind, likeness] = followed
+    return followed
 
 
 def _reader(kind: type) -> Callable[[Any], Hashable | None] | None:
@@ -220,13 +220,13 @@ def take_labels(name: str, keywords: dict[str, Any]) -> Labels | None:
         ShapeError: A name occurs twice.
         FrameworkNotInstalledError: The target's framework is not installed.
     """
-    found = {each: keywords.pop(each) for each in LABEL_KEYWORDS if each in keywords}
-    for option in sorted(found):
+    labels = {keyword: keywords.pop(keyword) for keyword in LABEL_KEYWORDS if keyword in keywords}
+    for option in sorted(labels):
         refuse_option(registry.backend_named(name), option)
-    if all(value is None for value in found.values()):
+    if all(value is None for value in labels.values()):
         return None
     target: Any = registry.ready(name)
-    return target.labels_given(found.get("index"), found.get("columns"), _to_array)  # type: ignore[no-any-return]
+    return target.labels_given(labels.get("index"), labels.get("columns"), _to_array)  # type: ignore[no-any-return]
 
 
 def _to_array(x: Any) -> Any:

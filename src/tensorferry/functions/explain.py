@@ -73,7 +73,7 @@ class WrapPlan:
         lines.append(f"  derivatives: {self.derivatives}")
         if self.modes:
             lines.append(f"  works in: {', '.join(self.modes)}")
-        return "\n".join(lines + [f"  note: {each}" for each in self.notes])
+        return "\n".join(lines + [f"  note: {note}" for note in self.notes])
 
 
 _LENT = (

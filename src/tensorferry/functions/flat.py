@@ -106,12 +106,12 @@ def converter_to(name: str, *, lent: bool = False) -> Converter:
         if lent:
             x = x.copy()
         try:
-            found = paths[type(x)](x)
+            converted = paths[type(x)](x)
         except not_accepted:
-            found = None
-        if found is None:
+            converted = None
+        if converted is None:
             return convert(x, conversion)
-        return found
+        return converted
 
     return convert_here
 
@@ -171,9 +171,9 @@ class OutputTree(NamedTuple):
         """The tree, with these tensors."""
         if self.structure is None:
             return tensors[0]
-        found = iter(tensors)
+        remaining = iter(tensors)
         return self.structure.rebuild(
-            [next(found) if leaf is TENSOR else leaf for leaf in self.leaves]
+            [next(remaining) if leaf is TENSOR else leaf for leaf in self.leaves]
         )
 
 
@@ -358,9 +358,9 @@ class TensorFunction:
 
     def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The positional and keyword arguments, with these tensors."""
-        found = iter(tensors)
+        remaining = iter(tensors)
         args, keywords = self._structure.rebuild(
-            [next(found) if leaf is TENSOR else leaf for leaf in self._leaves]
+            [next(remaining) if leaf is TENSOR else leaf for leaf in self._leaves]
         )
         return args, keywords
 
@@ -392,27 +392,27 @@ class TensorFunction:
     def _parted(self, result: Any, *, plain: bool) -> tuple[Any, ...]:
         """The tensors of the function's result."""
         if not is_number(result) and registry.is_known_tensor(type(result)) and not is_text(result):
-            found = self._tensor(result)
-            if found is result and not _may_be_text(registry.backend_of(result)):
+            tensors = self._tensor(result)
+            if tensors is result and not _may_be_text(registry.backend_of(result)):
                 self._own.add(type(result))
             self._here.tree = self.tree = _ONE
-            return (found,)
+            return (tensors,)
         leaves, structure = take_apart(result)
-        kept, found, numbers = [], [], []
+        kept, tensors, numbers = [], [], []
         for leaf in leaves:
             number = is_number(leaf)
             tensor = leaf if number else self._tensor(leaf)
             kept.append(leaf if tensor is None else TENSOR)
             if number:
-                numbers.append((len(found), self._dtype_of(leaf)))
+                numbers.append((len(tensors), self._dtype_of(leaf)))
             if tensor is not None:
-                found.append(tensor)
+                tensors.append(tensor)
         tree = OutputTree(structure, tuple(kept), tuple(numbers))
         self._here.tree = self.tree = tree
         if not plain:
             for place, dtype in numbers:
-                found[place] = self._tensor_of(found[place], dtype)
-        return tuple(found)
+                tensors[place] = self._tensor_of(tensors[place], dtype)
+        return tuple(tensors)
 
     def _dtype_of(self, number: Any) -> str:
         """The dtype that the framework that calls gives a Python number, which has none itself.
@@ -473,8 +473,8 @@ class TensorFunction:
         """A result's leaf as a tensor of the inner framework; ``None`` if it is not a tensor."""
         if type(leaf) in self._no_tensors or is_text(leaf):
             return None
-        found = self.inner.output(leaf)
-        if found is None:
+        tensor = self.inner.output(leaf)
+        if tensor is None:
             if registry.is_tensor(type(leaf)):
                 owner = registry.backend_of(leaf).name
                 raise UnsupportedTypeError(
@@ -488,7 +488,7 @@ class TensorFunction:
                 self._refuse_holder(leaf)
             else:
                 self._no_tensors.add(type(leaf))
-        return found
+        return tensor
 
     def _refuse_holder(self, leaf: Any) -> None:
         """Raise for a result's object that holds tensors, which would stay, or gives them later.
@@ -528,9 +528,9 @@ class TensorFunction:
 
     def take_tree(self) -> OutputTree | None:
         """The tree that the last call on this thread returned. It is given only once."""
-        found: OutputTree | None = getattr(self._here, "tree", None)
+        tree: OutputTree | None = getattr(self._here, "tree", None)
         self._here.tree = None
-        return found
+        return tree
 
     def path(self, index: int) -> str:
         """The path of a tensor among the arguments."""
@@ -579,11 +579,13 @@ class TensorFunction:
         )
         leaves, structure = take_apart(shapes(*args, **keywords))
         told = [hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves]
-        found = tuple((tuple(leaf.shape), name_of(leaf.dtype)) for leaf in compress(leaves, told))
+        told_specs = tuple(
+            (tuple(leaf.shape), name_of(leaf.dtype)) for leaf in compress(leaves, told)
+        )
         kept = tuple(
             TENSOR if is_told else leaf for leaf, is_told in zip(leaves, told, strict=True)
         )
-        return OutputSpecs(found, OutputTree(structure, kept))
+        return OutputSpecs(told_specs, OutputTree(structure, kept))
 
     def _output_specs(self, specs: tuple[Spec, ...]) -> OutputSpecs:
         inside = [self.admitted(spec, index) for index, spec in enumerate(specs)]
@@ -593,14 +595,14 @@ class TensorFunction:
             return self._specs_told(self.source.shapes, inside)
         self.take_tree()
         try:
-            found = tuple(self.inner.shapes(self, inside))
+            inner_shapes = tuple(self.inner.shapes(self, inside))
         except Exception as error:
             note(error, self)
             raise
         tree = self.take_tree()
         self.tree = _ONE if tree is None else tree
         numbers = dict(self.tree.numbers)
-        inner_specs = enumerate(found)
+        inner_specs = enumerate(inner_shapes)
         return OutputSpecs(
             tuple((shape, numbers.get(place, name)) for place, (shape, name) in inner_specs),
             self.tree,
@@ -626,11 +628,11 @@ def first_of(error: Exception) -> Exception | None:
     if not _kept_exceptions:
         return None  # to make the text of an exception may take long
     text = str(error)
-    for each in reversed(list(_kept_exceptions)):
-        words, origin, first = each
+    for kept in reversed(list(_kept_exceptions)):
+        words, origin, first = kept
         if words in text and origin in text and first is not error:
             with suppress(ValueError):  # another thread has taken it
-                _kept_exceptions.remove(each)
+                _kept_exceptions.remove(kept)
             return first
     return None
 

@@ -114,12 +114,12 @@ class Function:
             # Outputs that were kept are there, and may depend on values, which a look at the
             # function does not have.
             if rule.kept > arity:
-                found = specs[arity : rule.kept]
+                parent_specs = specs[arity : rule.kept]
             else:
-                found = self.parent.specs(specs[:arity])
-            return tuple(found[index] for index in rule.outs)
-        one = [_without(spec, axis) for spec, axis in zip(specs, rule.dims, strict=True)]
-        return tuple(((rule.size, *shape), name) for shape, name in self.parent.specs(one))
+                parent_specs = self.parent.specs(specs[:arity])
+            return tuple(parent_specs[index] for index in rule.outs)
+        unbatched = [_without(spec, axis) for spec, axis in zip(specs, rule.dims, strict=True)]
+        return tuple(((rule.size, *shape), name) for shape, name in self.parent.specs(unbatched))
 
     def adjoint(self, linear: Sequence[int], outs: Sequence[int]) -> Adjoint:
         """The transpose: from cotangents of outputs to those of the arguments it is linear in.
@@ -131,10 +131,10 @@ class Function:
         rule = self.rules[-1]
         parent: Any = self.parent
         if isinstance(rule, Vmap):
-            found: Adjoint = parent.adjoint(linear, outs)
-            dims = (*(rule.dims[index] for index in found.known), *(0 for _ in outs))
-            batched = found.function.derived(Vmap(dims, rule.size))
-            return Adjoint(batched, found.known, tuple(rule.dims[index] for index in linear))
+            adjoint: Adjoint = parent.adjoint(linear, outs)
+            dims = (*(rule.dims[index] for index in adjoint.known), *(0 for _ in outs))
+            batched = adjoint.function.derived(Vmap(dims, rule.size))
+            return Adjoint(batched, adjoint.known, tuple(rule.dims[index] for index in linear))
         inside = tuple(index - rule.kept for index in linear)
         known = tuple(range(rule.kept))
         turned: Rule
@@ -189,7 +189,7 @@ class Function:
             return self._outside(results, back, want)
         shared, leave = converter(conversion_as(back, copy=False)), converter_to(back)
         unshared = flat.inner.unshared(results, inside)
-        return self._left(results, (shared if one else leave for one in unshared))
+        return self._left(results, (shared if is_shared else leave for is_shared in unshared))
 
     def filler(
         self, want: Sequence[str] | None = None
@@ -214,7 +214,7 @@ class Function:
                 with inner.under(expected):
                     return fill(arrays, outs)
             try:
-                inside = [enter(each) for each in arrays]
+                inside = [enter(array) for array in arrays]
             except ConversionError:
                 inside = self._inside(arrays, enter)
             try:
@@ -234,7 +234,7 @@ class Function:
             for out, result in zip(outs, results):  # noqa: B905 - as many
                 array = leave(result)
                 if array.shape != out.shape:
-                    self.checked([*map(leave, results)], [each.shape for each in outs])
+                    self.checked([*map(leave, results)], [out.shape for out in outs])
                 if array.dtype is not out.dtype and array.dtype != out.dtype:
                     raise LossyCastError(
                         f"{flat.source.name} gave {array.dtype}, "
@@ -257,7 +257,7 @@ class Function:
 
     def _inside(self, tensors: Sequence[Any], enter: Callable[[Any], Any]) -> list[Any]:
         try:
-            return [enter(each) for each in tensors]
+            return [enter(tensor) for tensor in tensors]
         except ConversionError:
             # Again, one by one, to find the one that fails.
             return [self._eased(tensor, index, enter) for index, tensor in enumerate(tensors)]
@@ -320,8 +320,8 @@ class Function:
         """
         left: list[Any] = []
         try:
-            for each, leave in zip(results, converters):  # noqa: B905 - there may be endless converters
-                left.append(leave(each))
+            for result, leave in zip(results, converters):  # noqa: B905 - there may be endless converters
+                left.append(leave(result))
         except ConversionError as error:
             flat = self.flat
             if isinstance(error, LossyCastError):
@@ -348,11 +348,11 @@ class Function:
             ShapeError: They do not have the promised shapes.
         """
         if len(results) != len(shapes) or any(
-            each.shape != shape for each, shape in zip(results, shapes, strict=True)
+            result.shape != shape for result, shape in zip(results, shapes, strict=True)
         ):
-            found = [tuple(each.shape) for each in results]
+            shapes_given = [tuple(result.shape) for result in results]
             raise ShapeError(
-                f"{self.flat.source.name} gave the shapes {found}, "
+                f"{self.flat.source.name} gave the shapes {shapes_given}, "
                 "and before it was traced it promised "
                 f"{list(shapes)}: they depend on values, which a traced function must not.",
                 "pad to one shape inside the function; or call it outside jit",

@@ -134,7 +134,7 @@ def _side(name: str, side: str) -> Any:
         UnsupportedTypeError: It has none.
     """
     if not brings(name):
-        known = [each for each in registry.known() if brings(each)]
+        known = [name for name in registry.known() if brings(name)]
         raise UnsupportedTypeError(
             f"Functions cross to and from {', '.join(known)}; "
             f"the backend {name!r} brings nothing for them.",
@@ -184,9 +184,9 @@ class Call(NamedTuple):
 
     def specs(self) -> tuple[Any, ...]:
         """The shapes and dtypes of the tensors; an axis of unknown length counts as two."""
-        found = [self.outer.spec(each) for each in self.tensors]
+        specs = [self.outer.spec(tensor) for tensor in self.tensors]
         return tuple(
-            (tuple(2 if length < 0 else length for length in shape), name) for shape, name in found
+            (tuple(2 if length < 0 else length for length in shape), name) for shape, name in specs
         )
 
 
@@ -357,7 +357,7 @@ class Wrapped:
                 return self.inner
             return EXCHANGE
         likely = next(
-            each for each in registry.known() if brings(each) and each not in (EXCHANGE, self.inner)
+            name for name in registry.known() if brings(name) and name not in (EXCHANGE, self.inner)
         )
         raise UnsupportedTypeError(
             f"No argument of {what} tells which framework calls it: there are no tensors.",
@@ -467,9 +467,9 @@ def wrap(
             f"vjp= and jvp= are for functions of {EXCHANGE}'s; {name} differentiates its own"
         )
     validate_dtype(dtype)
-    for keyword, given in (("vjp", vjp), ("jvp", jvp), ("shapes", shapes)):
-        if given is not None and not callable(given):
-            raise TypeError(f"{keyword} must be a function or None, not {shown(given)}")
+    for keyword, function_given in (("vjp", vjp), ("jvp", jvp), ("shapes", shapes)):
+        if function_given is not None and not callable(function_given):
+            raise TypeError(f"{keyword} must be a function or None, not {shown(function_given)}")
     if copy is not None and copy is not False:
         raise TypeError(f"copy must be None or False, not {shown(copy)}")
     if isinstance(function, (staticmethod, classmethod)):
@@ -514,7 +514,7 @@ def canonical(keyword: str, framework: object) -> str:
         if hint is not None and ", " in str(hint):
             # It names a device or a dtype, for which `wrap` has no keyword.
             hint = hints.one_of(
-                [hints.keyword(keyword, each) for each in registry.known() if brings(each)]
+                [hints.keyword(keyword, name) for name in registry.known() if brings(name)]
             )
         raise UnknownFrameworkError(error.message, hint) from None
 

@@ -80,11 +80,11 @@ def _run(
 def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
     """Put the result, or the error, into a future."""
     try:
-        found = do()
+        result = do()
     except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
         future.set_exception(error)
     else:
-        future.set_result(found)
+        future.set_result(result)
     finally:
         # To break a cycle: the error refers to this frame, and the future to the error.
         del (

@@ -161,12 +161,12 @@ class Worker:
             raise RuntimeError(
                 "The thread of this prefetch is not in this process; make another prefetch here."
             )
-        found = self._results.get()
-        if found.batch is not None:
-            self._leave.put(found.batch.events_here())
-        elif not found.skipped:
+        result = self._results.get()
+        if result.batch is not None:
+            self._leave.put(result.batch.events_here())
+        elif not result.skipped:
             self._results.put(BatchResult())  # for later calls
-        return found
+        return result
 
     def close(self, patience: float = 0.0) -> None:
         """End the thread, and drop converted batches.
@@ -223,17 +223,17 @@ class Worker:
             for reached in () if skipped else taken:
                 reached.event.wait()
             try:
-                found = BatchResult(self._converter.convert(batch), at)
+                result = BatchResult(self._converter.convert(batch), at)
             except ConversionError as error:
                 if not self._skips:
                     raise
-                found = BatchResult(read=at, skipped=str(error))
+                result = BatchResult(read=at, skipped=str(error))
             except StopIteration as error:
                 # It would look like the source's end.
                 raise RuntimeError("a conversion raised StopIteration") from error
-            skipped = found.batch is None
-            self._give(found)
-            del batch, found
+            skipped = result.batch is None
+            self._give(result)
+            del batch, result
             if not skipped:
                 taken = self._leave.get()
 
@@ -362,10 +362,10 @@ class OnePass:
     def _next(self) -> Any:
         with self._lock:
             if self._worker is None:
-                found = self._here()
+                batch = self._here()
                 if self._worker is None:
                     self._tally.batches += 1
-                    return found
+                    return batch
             worker = self._worker
         while True:
             start = perf_counter()
@@ -405,7 +405,7 @@ class OnePass:
                 self._read = next(source)
             read = perf_counter()
             try:
-                found = self._convert(self._read)
+                batch = self._convert(self._read)
             except ConversionError as error:
                 self._read = _NOTHING
                 if not self._skips:
@@ -417,7 +417,7 @@ class OnePass:
                 raise RuntimeError("a conversion raised StopIteration") from error
             self._read = _NOTHING
             self._tally.wait(start, read)
-            return found
+            return batch
 
     def _convert(self, batch: Any) -> Any:
         if self._passes:

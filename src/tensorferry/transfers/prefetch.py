@@ -83,17 +83,19 @@ class Prefetch:
     def __iter__(self) -> Iterator[Any]:
         self._refuse_closed()
         with self._lock:
-            found = self._pass
-            if found is not None and found.begun:
-                if not found.is_only:
-                    found.close("This loop is over: another one over the same prefetch has begun.")
-                    found = None
-                elif found.ended:
+            current = self._pass
+            if current is not None and current.begun:
+                if not current.is_only:
+                    current.close(
+                        "This loop is over: another one over the same prefetch has begun."
+                    )
+                    current = None
+                elif current.ended:
                     raise RuntimeError(
                         "This prefetch has been read to its end, and its source can be read once; "
                         "make another for another pass: prefetch(loader, …)."
                     )
-            self._pass = found or self._begin()
+            self._pass = current or self._begin()
             return self._pass
 
     def __next__(self) -> Any:
@@ -101,8 +103,8 @@ class Prefetch:
         with self._lock:
             if self._pass is None:
                 self._pass = self._begin()
-            found = self._pass
-        return next(found)
+            current = self._pass
+        return next(current)
 
     def _begin(self) -> OnePass:
         from .one_pass import OnePass
@@ -151,12 +153,12 @@ class Prefetch:
     # -- looking ----------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        found = self._pass
+        current = self._pass
         if self._closed:
             state = "closed"
-        elif found is None or not found.begun:
+        elif current is None or not current.begun:
             state = "not begun"
-        elif found.ended:
+        elif current.ended:
             state = "at its end"
         else:
             state = f"up to {self._depth} ahead"

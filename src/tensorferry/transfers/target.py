@@ -85,7 +85,11 @@ def landed(value: Any, after: Sequence[PlaceEvent]) -> Landed:
         if place in events and info.abstract is None:
             parts[place].append(tensor)
     return Landed(
-        value, tuple((PlaceEvent(place, events[place]), found) for place, found in parts.items())
+        value,
+        tuple(
+            (PlaceEvent(place, events[place]), part_tensors)
+            for place, part_tensors in parts.items()
+        ),
     )
 
 
@@ -167,10 +171,10 @@ class Target:
         columns = {name: value for name, value in said[3].items() if name in COLUMN_KEYWORDS}
         if columns:
             options = {name: value for name, value in said[3].items() if name not in columns}
-            found = cls.of(
+            for_each_batch = cls.of(
                 called, to, like, dtype, device, (*said[:3], options), leaves, unknown, coalesce
             )
-            return replace(found, columns=columns)
+            return replace(for_each_batch, columns=columns)
         if (
             to is None
             and like is not None
@@ -179,7 +183,7 @@ class Target:
         ):
             return cls(None, like, dtype, rule_of(dtype), device, *rest)
         name, theirs, device = name_like_device(to, like, device)
-        found = cls(
+        for_each_batch = cls(
             name,
             None,
             dtype,
@@ -192,11 +196,11 @@ class Target:
             theirs=theirs,
             labels=labels_like(name, like),
         )
-        asked = found._of_one.common
+        asked = for_each_batch._of_one.common
         if asked is not None:
             probe, target = TensorInfo(name, (), _PROBE), registry.ready(name)
             rules.target_device(probe, asked.here(probe, asked.request), target, _PROBE)
-        return found
+        return for_each_batch
 
     def __str__(self) -> str:
         if self.device is None:
@@ -245,8 +249,8 @@ class Target:
     def _prepare(self, x: Any) -> PreparedTree:
         x = self._said(x)
         targets = self._of_one if self._is_one(x) else self._of_trees
-        found = self._programs(targets).prepare(x)
-        return found._replace(run=partial(untraced, found.run))
+        program = self._programs(targets).prepare(x)
+        return program._replace(run=partial(untraced, program.run))
 
     def _programs(self, targets: Targets) -> Programs:
         rule = leaf_rule(self.leaves, unknown=self.unknown)
