@@ -87,8 +87,8 @@ class Views(NamedTuple):
 class ColumnBackend(Backend):
     """The base of a backend of columns.
 
-    A subclass implements `found`, which reads a column, and `columns_of`; and ``adopt`` if it is a
-    target. Its `load` sets the types of columns and of tables.
+    A subclass implements `contents_of_column`, which reads a column, and `columns_of`; and
+    ``adopt`` if it is a target. Its `load` sets the types of columns and of tables.
     """
 
     reads_as_asked = True
@@ -140,7 +140,7 @@ class ColumnBackend(Backend):
             code = hint.of(f"x[{name!r}]")
             if hint == self.code.get(DECODED, DECODED):
                 return Hint(hints.code(code), hint.remark)
-            gives_no_column = hint in [self.code.get(each, each) for each in (LIST, FIELDS)]
+            gives_no_column = hint in [self.code.get(way, way) for way in (LIST, FIELDS)]
             if gives_no_column or not code.endswith(")"):
                 # Without its only column, a table has no dtype.
                 if len(columns) > 1:
@@ -153,10 +153,10 @@ class ColumnBackend(Backend):
 
     def found_by_arrow(self, x: Any, asked: str | None) -> Found:
         """The contents of a column, read through Arrow's interfaces."""
-        found = column_of(*interface.read(x), asked)
-        if isinstance(found, Refused):
-            return found._replace(hint=self.code.get(found.hint, found.hint))
-        return found
+        column = column_of(*interface.read(x), asked)
+        if isinstance(column, Refused):
+            return column._replace(hint=self.code.get(column.hint, column.hint))
+        return column
 
     def plain_array(self, x: Any) -> Array | None:
         """A read-only array over a plain column's memory; ``None`` if it must be described."""
@@ -213,22 +213,22 @@ class ColumnBackend(Backend):
                 return over(name, whole, mutable=True, kind=note), x if target is self else whole
             table = self.table(x)
             columns = [
-                (column, self.contents_of_column(each, asked)) for column, each in table.columns
+                (column, self.contents_of_column(values, asked)) for column, values in table.columns
             ]
             kept = x if target is self else None
             return open_table(
                 name, kind, table, columns, target, request, note=note, kept=kept, as_it_is=as_it_is
             )
-        found = self.contents_of_column(x, asked)
-        if target is self and isinstance(found, Column) and found.unit:
+        read = self.contents_of_column(x, asked)
+        if target is self and isinstance(read, Column) and read.unit:
             # The column itself is not the numbers that were requested: a new column is made of
             # them.
-            found.reasons = (*found.reasons, Reason.read_as(found.unit, found.dtype))
+            read.reasons = (*read.reasons, Reason.read_as(read.unit, read.dtype))
         return open_column(
             self.name,
             type(x).__name__,
             self.name_of(x),
-            found,
+            read,
             request,
             exactly=exactly,
             note=self.note(x),
@@ -278,21 +278,21 @@ class ColumnBackend(Backend):
                 kind, self.name_of(x), self.contents_of_column(x, asked), labels=self.labels_of(x)
             )
         table = self.table(x)
-        columns = [(name, self.contents_of_column(each, asked)) for name, each in table.columns]
+        columns = [(name, self.contents_of_column(values, asked)) for name, values in table.columns]
         return TableContents(kind, None, None, table, columns, labels=self.labels_of(x))
 
     def is_text(self, x: Any) -> bool:
         if self.is_table(type(x)):
             columns = self.table(x).columns
-            return bool(columns) and all(self.is_text(each) for _, each in columns)
+            return bool(columns) and all(self.is_text(column) for _, column in columns)
         dtype = self.dtype_of(x)
         if dtype is None:
             stays = None
         else:
             stays = self._stays.get(dtype)
         if stays is None:
-            found = self.contents_of_column(x if dtype is None else self.empty(x), None)
-            stays = isinstance(found, Refused) and found.stays
+            column = self.contents_of_column(x if dtype is None else self.empty(x), None)
+            stays = isinstance(column, Refused) and column.stays
             if dtype is not None and len(self._stays) < _MOST:
                 self._stays[dtype] = stays
         return stays
@@ -337,9 +337,9 @@ class ColumnBackend(Backend):
         if self.is_table(type(x)):
             empty: Array = self._opened(x, UNASKED, exactly=False)[1]
             return empty
-        found = self.contents_of_column(x, None)
-        assert isinstance(found, Column)  # noqa: S101 - it was described
-        return found.view()
+        column = self.contents_of_column(x, None)
+        assert isinstance(column, Column)  # noqa: S101 - it was described
+        return column.view()
 
     def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
         if not self.loaded:
@@ -356,9 +356,9 @@ class ColumnBackend(Backend):
             UnsupportedTypeError: Two columns have the same name, or a column has that of the index.
         """
         places = [*self.index_of(x)] if index else []
-        found: dict[object, Any] = {}
+        columns: dict[object, Any] = {}
         known: set[object] = set()
-        for number, (name, each) in enumerate([*places, *self.table(x).columns]):
+        for number, (name, column) in enumerate([*places, *self.table(x).columns]):
             if _as_one(name) in known:
                 why, hint = (
                     f"has two columns of the name {name!r}, of which one would be lost",
@@ -370,8 +370,8 @@ class ColumnBackend(Backend):
                 refused = Refused(why, ColumnCode())
                 raise refuse(f"This {type(x).__name__}", refused, Hint(hints.code(hint)), None)
             known.add(_as_one(name))
-            found[name] = each
-        return found
+            columns[name] = column
+        return columns
 
     renamed: str = ""
     """The code that renames the columns of a table, for hints."""

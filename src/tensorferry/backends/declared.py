@@ -43,8 +43,10 @@ def declarations() -> Mapping[str, Declared]:
     from .. import backends as package
 
     folders = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    found = [import_module(f"{package.__name__}.{name}.declared").DECLARED for name in folders]
-    return {each.name: each for each in found}
+    all_declared = [
+        import_module(f"{package.__name__}.{name}.declared").DECLARED for name in folders
+    ]
+    return {declaration.name: declaration for declaration in all_declared}
 
 
 def explain(
@@ -102,11 +104,11 @@ def stand_in() -> None:
 
 def _named(name: object) -> Declared:
     if isinstance(name, str):
-        found = declarations().get(name)
+        declaration = declarations().get(name)
     else:
-        found = None
-    if found is None:
+        declaration = None
+    if declaration is None:
         raise UnknownFrameworkError(
             f"{name!r} is not the name of a framework.", f"one of {', '.join(declarations())}"
         )
-    return found
+    return declaration

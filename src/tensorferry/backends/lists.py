@@ -126,8 +126,8 @@ def _with_numbers(
     if isinstance(x, (list, tuple)) and depth < DEEPEST:
         # Over a copy, because the code of a tensor's class could change the list.
         return [
-            _with_numbers(each, convert, f"{path}[{index}]", depth + 1)
-            for index, each in enumerate([*x])
+            _with_numbers(member, convert, f"{path}[{index}]", depth + 1)
+            for index, member in enumerate([*x])
         ]
     if not is_tensor(x):
         return x
@@ -224,13 +224,13 @@ class Members(NamedTuple):
             odd = next(index for index, shape in enumerate(shapes) if shape != shapes[0])
             held = sorted({info.dtype for info in self.infos})
             zero = False if held == ["bool"] else 0
-            each = Hint(hints.tree("x", held), ", which converts each")
+            conversion_hint = Hint(hints.tree("x", held), ", which converts each")
             padded = Hint(hints.listed("x", held, pad=zero), ", which pads them")
             are_rows = len(set(map(len, shapes))) == 1 and len(shapes[0]) > 0
             raise ShapeError(
                 f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
                 f"{tuple(shapes[odd])} at {_path(outer, odd)}.",
-                each | padded if are_rows else each,
+                conversion_hint | padded if are_rows else conversion_hint,
             )
         return self._replace(shape=(*outer, *shapes[0]))
 
@@ -238,8 +238,8 @@ class Members(NamedTuple):
         """The members, detached from autograd graphs."""
         grads, which = [info.requires_grad for info in self.infos], self.which
         places = [0] * len(self.tensors) if which is None else which
-        each = zip(self.tensors, places, strict=True)
-        tensors = [self.sources[place].detach(x) if grads[place] else x for x, place in each]  # type: ignore[attr-defined]
+        pairs = zip(self.tensors, places, strict=True)
+        tensors = [self.sources[place].detach(x) if grads[place] else x for x, place in pairs]  # type: ignore[attr-defined]
         return self._replace(tensors=tensors)
 
     def path(self, index: int) -> str:
@@ -360,7 +360,7 @@ def _stands_among_many_others(number: Any, tensors: Sequence[Any]) -> bool:
     """Whether it is a number without a dtype, beside so many that no hint is for one at a time."""
     from numbers import Number  # here, because only an error needs it
 
-    others = [each for each in tensors if isinstance(each, Number)]
+    others = [tensor for tensor in tensors if isinstance(tensor, Number)]
     return isinstance(number, Number) and not are_few_others(others)
 
 
@@ -378,7 +378,7 @@ def _read_as_asked(tensors: Sequence[Any], opening: Opening) -> Sequence[Any]:
     if request is None or request.dtype not in dtypes.DTYPES:
         return tensors
     columns = {kind for kind in set(map(type, tensors)) if _is_column(kind)}
-    dates = [type(each) not in columns and has_dates(each) for each in tensors]
+    dates = [type(tensor) not in columns and has_dates(tensor) for tensor in tensors]
     if not columns and not any(dates):
         return tensors
     # Here, because they would make `import tensorferry` slower.
@@ -387,13 +387,13 @@ def _read_as_asked(tensors: Sequence[Any], opening: Opening) -> Sequence[Any]:
 
     asked = asked_of(request.dtype, request.casting)
     read: list[Any] = []
-    for each, is_date in zip(tensors, dates, strict=True):
+    for tensor, is_date in zip(tensors, dates, strict=True):
         if is_date:
-            read.append(dates_of(each, asked))
-        elif type(each) in columns:
-            read.append(_read(each, asked, request, opening))
+            read.append(dates_of(tensor, asked))
+        elif type(tensor) in columns:
+            read.append(_read(tensor, asked, request, opening))
         else:
-            read.append(each)
+            read.append(tensor)
     return read
 
 
@@ -413,7 +413,7 @@ def _read(column: Any, asked: str | None, request: Request, opening: Opening) ->
         if getattr(contents.found, "unit", ""):
             return contents
         return column
-    if len({getattr(found, "dtype", "") for _, found in contents.columns}) == 1:
+    if len({getattr(column, "dtype", "") for _, column in contents.columns}) == 1:
         return column
     if opening.convert is None:
         return column
@@ -749,8 +749,8 @@ def _has_rows_of_numbers(x: Any) -> bool:
     """Whether there are rows of Python numbers beside tensors: ``[array([1, 2]), [3, 4]]``."""
     if not any(issubclass(kind, ROWS) for kind in element_types(x)):
         return False
-    rows = [each for each in x if isinstance(each, ROWS)]
+    rows = [row for row in x if isinstance(row, ROWS)]
     if len(rows) == len(x):
-        return _has_rows_of_numbers([each for row in rows for each in row])
+        return _has_rows_of_numbers([element for row in rows for element in row])
     heads = [first(row)[0] for row in rows]
     return any(type(head) in PYTHON_NUMBERS or isinstance(head, range) for head in heads)

@@ -34,12 +34,12 @@ def no_framework(
         known: The known backends.
         others: The names of those that outside packages have.
     """
-    targets = [each for each in known if each.is_target]
+    targets = [backend for backend in known if backend.is_target]
     device = ""
     with suppress(DeviceError):
         device = device_name(name)
-    kinds = {kind for each in targets for kind in each.capabilities.devices.kinds}
-    kinds.update(kind_of(name) for each in targets if each.loaded for name in each.devices())
+    kinds = {kind for target in targets for kind in target.capabilities.devices.kinds}
+    kinds.update(kind_of(name) for target in targets if target.loaded for name in target.devices())
     if kind_of(device) in kinds:
         return UnknownFrameworkError(
             f"{name!r} is a device, and not the name of a framework.",
@@ -50,12 +50,12 @@ def no_framework(
             return UnknownFrameworkError(
                 f"{name!r} is a dtype, and not the name of a framework.",
                 hints.one_of(
-                    [hints.keywords(to=EXCHANGE, dtype=each) for each in convertible(meanings)]
+                    [hints.keywords(to=EXCHANGE, dtype=dtype) for dtype in convertible(meanings)]
                 ),
             )
-    names = dict.fromkeys([*(each.name for each in targets), *others])
+    names = dict.fromkeys([*(target.name for target in targets), *others])
     first, *rest = names
-    others = ", ".join(f'"{each}"' for each in rest)
+    others = ", ".join(f'"{name}"' for name in rest)
     listed = Hint(hints.keyword("to", first), f", or one of {others}")
     if _is_library(name):
         return UnknownFrameworkError(
@@ -72,8 +72,10 @@ def no_framework(
 def _with(device: str, targets: Iterable[Backend]) -> str:
     """A framework that has a device; the first of those imported, if one of them has it."""
     kind = kind_of(device)
-    able = [each for each in targets if kind in each.capabilities.devices.kinds]
-    here = [each for each in targets if each.loaded and kind in map(kind_of, each.devices())]
+    able = [target for target in targets if kind in target.capabilities.devices.kinds]
+    here = [
+        target for target in targets if target.loaded and kind in map(kind_of, target.devices())
+    ]
     return (here or able)[0].name
 
 

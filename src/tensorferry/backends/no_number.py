@@ -53,43 +53,43 @@ def no_number(path: str, element: Any, x: Any) -> ConversionError:
 
 
 def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
-    found = [leaf for _, leaf in leaves(x)]
+    members = [leaf for _, leaf in leaves(x)]
     if isinstance(element, str):
-        return _text_hint(x, found)
+        return _text_hint(x, members)
     if isinstance(element, _DATES):
         alike = timedelta if isinstance(element, timedelta) else date
         kind = "timedelta64" if alike is timedelta else "datetime64"
-        if all(isinstance(leaf, alike) for leaf in found) and not why_ragged(x):
+        if all(isinstance(leaf, alike) for leaf in members) and not why_ragged(x):
             code = f'np.array(x, dtype="{kind}").astype("int64")'
-        elif are_few_others(found):
+        elif are_few_others(members):
             code = f'np.{kind}({path}).astype("int64")'
         else:
             return STAYS_AS_IT_IS
         return Hint(hints.code(code, numbered=True), ", which is a count")
     if isinstance(element, (set, frozenset)):
-        if all(isinstance(leaf, (set, frozenset)) for leaf in found):
+        if all(isinstance(leaf, (set, frozenset)) for leaf in members):
             return Hint(hints.code(each_of("sorted(number)", x), numbered=True))
-        if not are_few_others(found):
+        if not are_few_others(members):
             return STAYS_AS_IT_IS
         return Hint(hints.code(f"sorted({path})", numbered=True))
     if isinstance(element, dict):
         inside = Hint(hints.tree(), ", which converts what is in it")
-        are_samples = len(found) == len(x) and all(isinstance(leaf, dict) for leaf in found)
+        are_samples = len(members) == len(x) and all(isinstance(leaf, dict) for leaf in members)
         if not are_samples:
             return inside
         return inside | Hint(hints.call("collate"), ", which makes one batch of all")
     return Hint(hints.code(f"list({path})", numbered=True))
 
 
-def _text_hint(x: Any, found: list[Any]) -> Hint:
+def _text_hint(x: Any, members: list[Any]) -> Hint:
     """The hint for text in a list: its numbers, if all is written so; else the list as a tree."""
     from ..columns.column import is_number  # here, because only an error needs it
 
     try:
-        for leaf in found:
+        for leaf in members:
             float(leaf)
     except (TypeError, ValueError, OverflowError):
-        are_words = all(isinstance(leaf, str) and not is_number(leaf) for leaf in found)
+        are_words = all(isinstance(leaf, str) and not is_number(leaf) for leaf in members)
         if are_words and not why_ragged(x):
             code = hints.code("np.unique(x, return_inverse=True)[1]", numbered=True)
             return Hint(code, ", which numbers the words")

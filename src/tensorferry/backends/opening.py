@@ -345,5 +345,5 @@ def dates_of(x: Any, asked: str | None) -> TableContents:
             Hint(hints.code("x.filled(0)"), ", or another value"),
         )
     array = np.asarray(array)
-    found = dates_in(array.reshape(1) if array.ndim == 0 else array, asked)
-    return TableContents(type(x).__name__, None, found, is_one=array.ndim == 0)
+    dates = dates_in(array.reshape(1) if array.ndim == 0 else array, asked)
+    return TableContents(type(x).__name__, None, dates, is_one=array.ndim == 0)

@@ -120,8 +120,8 @@ class Quick(Generic[Owner]):
         Addresses count only modulo `alignment`; 0 means the alignment of the element. If all
         results have memory of their own (`copies`), it does not matter who else may write.
         """
-        found = list(map(self.signature, tensors))
-        return None if None in found else places_by(found)
+        signatures = list(map(self.signature, tensors))
+        return None if None in signatures else places_by(signatures)
 
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
@@ -151,10 +151,10 @@ class Quick(Generic[Owner]):
         It has all that the steps depend on, also of their number. ``None`` means that each must be
         described: they differ, or one has no signature.
         """
-        found = self.grouped(tensors, 1)
-        if found is None or len(found) > 1 or len(set(map(self.lengths, tensors))) > 1:
+        groups = self.grouped(tensors, 1)
+        if groups is None or len(groups) > 1 or len(set(map(self.lengths, tensors))) > 1:
             return None
-        (signature,) = found
+        (signature,) = groups
         return signature
 
     def likeness_together(self, tensors: Sequence[Any]) -> Hashable | None:

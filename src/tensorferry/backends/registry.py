@@ -169,13 +169,13 @@ def listed() -> list[Backend | Row]:
 
     One that has not been imported is its row.
     """
-    found: dict[str, Backend | Row] = {**ROWS, **_by_name}
-    return list(found.values())
+    by_name: dict[str, Backend | Row] = {**ROWS, **_by_name}
+    return list(by_name.values())
 
 
 def imported() -> list[Backend]:
     """The known backends whose frameworks have been imported, in the order of `known`."""
-    return [backend_named(each.name) for each in listed() if each.is_imported()]
+    return [backend_named(backend.name) for backend in listed() if backend.is_imported()]
 
 
 def backends() -> dict[str, Backend]:
@@ -184,15 +184,15 @@ def backends() -> dict[str, Backend]:
     return dict(known())
 
 
-def _backend_of_entry_point(name: str, found: object) -> Backend:
+def _backend_of_entry_point(name: str, loaded: object) -> Backend:
     """The backend of an entry point, which may be a class or an instance."""
     from .base import Backend
     from .verbs import validate
 
-    if isinstance(found, type) and issubclass(found, Backend):
-        backend: Any = found()
+    if isinstance(loaded, type) and issubclass(loaded, Backend):
+        backend: Any = loaded()
     else:
-        backend = found
+        backend = loaded
     validate(backend)
     if backend.name != name:
         raise ValueError(
@@ -206,7 +206,7 @@ outside: EntryPoints[Backend] = EntryPoints(
     "tensorferry.backends",
     "backend",
     known=lambda: _by_name,
-    own=lambda: {each for each, name in list(NAMES.items()) if name in ROWS},
+    own=lambda: {type_ for type_, name in list(NAMES.items()) if name in ROWS},
     make=_backend_of_entry_point,
     keep=_add,
     lock=_lock,
@@ -234,10 +234,10 @@ def backend_named(name: str) -> Backend:
         UnknownFrameworkError: There is no backend of this name.
         FrameworkNotInstalledError: It is a broken one of an outside package.
     """
-    found = _known(name) or outside.open(name)
-    if found is None:
+    backend = _known(name) or outside.open(name)
+    if backend is None:
         raise _no_framework(name)
-    return found
+    return backend
 
 
 def _no_framework(name: str) -> UnknownFrameworkError:
@@ -258,11 +258,11 @@ def canonical(to: object) -> str:
         TypeError: It is an object that cannot name a framework.
     """
     try:
-        found = NAMES.get(to)
+        name = NAMES.get(to)
     except TypeError:  # it cannot be hashed
-        found = None
-    if found is not None:
-        return found
+        name = None
+    if name is not None:
+        return name
     if isinstance(to, str):
         return _named(to)
     if isinstance(to, ModuleType):
@@ -330,13 +330,13 @@ def ready(name: str) -> Backend:
         UnknownFrameworkError: There is no such backend.
         FrameworkNotInstalledError: The framework cannot be imported.
     """
-    found = _ready.get(name)
-    if found is None:
-        found = backend_named(name)
-        if not found.is_target:
+    backend = _ready.get(name)
+    if backend is None:
+        backend = backend_named(name)
+        if not backend.is_target:
             raise UnsupportedTypeError(f"{name} can only be a source, not a target.", "to_numpy(x)")
-        _ready[name] = load(found)
-    return found
+        _ready[name] = load(backend)
+    return backend
 
 
 def first_path(x: object, name: str) -> Callable[[Any], Any]:
@@ -366,8 +366,8 @@ def backend_of(x: object) -> Backend:
     Raises:
         UnsupportedTypeError: `x` is not a tensor.
     """
-    found = BY_TYPE.get(type(x))
-    return found if found is not None else _find_backend(x)
+    backend = BY_TYPE.get(type(x))
+    return backend if backend is not None else _find_backend(x)
 
 
 def is_known_tensor(kind: type) -> bool:
@@ -416,7 +416,7 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
 def refusal_of_unrun(kind: type) -> UnsupportedTypeError | None:
     """The error for a type that has no values yet to look into; ``None`` for other types."""
     refused = refusal_of(kind)  # which loads the framework
-    if any(issubclass(kind, each.not_yet_run) for each in list(_by_name.values())):
+    if any(issubclass(kind, backend.not_yet_run) for backend in list(_by_name.values())):
         return refused
     return None
 
@@ -468,9 +468,9 @@ def _owner_of(module: str) -> Backend | None:
 
     If no known one does, outside packages are looked up.
     """
-    found = _by_module.get(module)
-    if found is not None:
-        return found
+    owner = _by_module.get(module)
+    if owner is not None:
+        return owner
     if module in OWNERS:
         return backend_named(OWNERS[module])
     if module not in _OWNED_BY_NO_BACKEND:
@@ -524,8 +524,8 @@ def caller(function: str, target: str) -> Caller:
     """The call of a function with a target, for hints: with what is known of the target."""
     from ..core.declaration import caller_of  # here, because only an error needs it
 
-    found = _known(target)
-    return Caller(function, target) if found is None else caller_of(function, found)
+    backend = _known(target)
+    return Caller(function, target) if backend is None else caller_of(function, backend)
 
 
 def _known_then_outside() -> Iterator[Backend]:

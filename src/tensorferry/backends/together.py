@@ -26,8 +26,8 @@ def signature(tensors: Sequence[Any]) -> Hashable | None:
     """
     kind = type(tensors[0])
     owner = BY_TYPE.get(kind)
-    found = None if owner is None else owner.quick.signature_together(tensors)
-    return None if found is None else (kind, found)
+    of_all = None if owner is None else owner.quick.signature_together(tensors)
+    return None if of_all is None else (kind, of_all)
 
 
 def likeness(tensors: Sequence[Any]) -> Hashable | None:
@@ -37,8 +37,8 @@ def likeness(tensors: Sequence[Any]) -> Hashable | None:
     """
     kind = type(tensors[0])
     owner = BY_TYPE.get(kind)
-    found = None if owner is None else owner.quick.likeness_together(tensors)
-    return None if found is None else (kind, found)
+    of_all = None if owner is None else owner.quick.likeness_together(tensors)
+    return None if of_all is None else (kind, of_all)
 
 
 def join(tensors: Sequence[Any]) -> Array | None:

@@ -64,13 +64,13 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
     global not_imported
     called = function
     with _lock:
-        traced, revision = [each for each in registry.listed() if each.is_traced], registry.revision
-        for each in traced:
-            with registry.guard(each.name):
-                if sys.modules.get(each.module) is not None:
-                    called = _shield_from(registry.backend_named(each.name), function, called)
+        traced, revision = [row for row in registry.listed() if row.is_traced], registry.revision
+        for row in traced:
+            with registry.guard(row.name):
+                if sys.modules.get(row.module) is not None:
+                    called = _shield_from(registry.backend_named(row.name), function, called)
         left = tuple(
-            each.module for each in registry.listed() if each.is_traced and each not in _shielded
+            row.module for row in registry.listed() if row.is_traced and row not in _shielded
         )
         # Another backend may have been registered meanwhile.
         if registry.revision == revision:
@@ -90,7 +90,7 @@ def _shield_from(
     if backend in _shielded:
         return called
     _shielded.append(backend)
-    for each in _untraced:
-        shielded = backend.shield(each)
-        called = shielded if each is function else called
+    for shielding in _untraced:
+        shielded = backend.shield(shielding)
+        called = shielded if shielding is function else called
     return called

@@ -335,14 +335,14 @@ def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
         ("Options(finishers=…)", bool(options.finishers), (Copies,)),
         ("Options(labels=…)", bool(options.labels), (TakesLabels,)),
     ]
-    found = {
+    needed = {
         word: tuple(verb for kind in kinds for verb in _named(kind))
         for word, holds, kinds in table
         if holds
     }
     if options.finishers:
-        found["Options(finishers=…)"] += tuple(sorted(options.finishers))
-    return found
+        needed["Options(finishers=…)"] += tuple(sorted(options.finishers))
+    return needed
 
 
 def _is_joined(name: str) -> bool:
@@ -385,15 +385,16 @@ def validate(backend: object) -> None:
             f"a backend is an instance of tensorferry.backends.base.Backend, not of {kind}"
         )
     declared: dict[str, Any] = {
-        each: getattr(backend, each) for each in ("name", "owns", "aliases", "capabilities")
+        attribute: getattr(backend, attribute)
+        for attribute in ("name", "owns", "aliases", "capabilities")
     }
     if not isinstance(declared["name"], str):
         raise TypeError(f"{kind}.name must be a string")
-    for each in ("owns", "aliases"):
-        if not isinstance(declared[each], tuple) or not all(
-            isinstance(name, str) for name in declared[each]
+    for attribute in ("owns", "aliases"):
+        if not isinstance(declared[attribute], tuple) or not all(
+            isinstance(name, str) for name in declared[attribute]
         ):
-            raise TypeError(f"{kind}.{each} must be a tuple of strings")
+            raise TypeError(f"{kind}.{attribute} must be a tuple of strings")
     if not isinstance(declared["capabilities"], Capabilities):
         raise TypeError(
             f"{kind}.capabilities must be of tensorferry.core.capabilities.Capabilities"

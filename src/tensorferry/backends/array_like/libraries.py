@@ -312,9 +312,9 @@ CLASSES = {
 def _look(kind: type) -> KnownClass | None:
     for base in kind.__mro__:
         class_of = CLASSES.get(base.__module__.partition(".")[0])
-        found = None if class_of is None else class_of(kind)
-        if found is not None:
-            return found
+        library_class = None if class_of is None else class_of(kind)
+        if library_class is not None:
+            return library_class
     return None
 
 

@@ -199,13 +199,13 @@ def _reference_counts(array: Array) -> list[int]:
     """Reference counts of an array and of the arrays under it; empty if they cannot be known."""
     if not hasattr(sys, "getrefcount"):
         return []
-    found = [sys.getrefcount(array) + weakref.getweakrefcount(array)]
+    counts = [sys.getrefcount(array) + weakref.getweakrefcount(array)]
     base, owns = array.base, array.flags.owndata
     while isinstance(base, np.ndarray):
-        found.append(sys.getrefcount(base) + weakref.getweakrefcount(base))
+        counts.append(sys.getrefcount(base) + weakref.getweakrefcount(base))
         owns = base.flags.owndata
         base = base.base
-    return found if owns and base is None else []
+    return counts if owns and base is None else []
 
 
 def _count_references() -> list[int]:
@@ -216,12 +216,12 @@ def _count_references() -> list[int]:
 _FEWEST_REFERENCES = _count_references()
 
 
-def _is_alone(found: list[int]) -> bool:
+def _is_alone(counts: list[int]) -> bool:
     """Whether only the caller refers to the array and its memory, so that it was made for us."""
     return (
-        bool(found)
-        and found[0] <= _FEWEST_REFERENCES[0]
-        and all(each <= _FEWEST_REFERENCES[1] for each in found[1:])
+        bool(counts)
+        and counts[0] <= _FEWEST_REFERENCES[0]
+        and all(count <= _FEWEST_REFERENCES[1] for count in counts[1:])
     )
 
 
@@ -267,13 +267,14 @@ def open_by_protocol(x: Any, opening: Opening) -> tuple[Backend | None, TensorIn
 
 def _carriers(protocol: str, *, imported: bool = True) -> list[Backend]:
     """The frameworks that take memory of a device by this protocol, the usual one first."""
-    found = [
-        each
-        for each in list(registry.known().values())
-        if protocol in each.capabilities.objects.taken_kinds
+    backends = [
+        backend
+        for backend in list(registry.known().values())
+        if protocol in backend.capabilities.objects.taken_kinds
     ]
     return sorted(
-        (each for each in found if each.is_imported() or not imported), key=lambda each: each.rank
+        (backend for backend in backends if backend.is_imported() or not imported),
+        key=lambda backend: backend.rank,
     )
 
 

@@ -65,19 +65,19 @@ class ArrowColumn:
             UnsupportedTypeError: Python has no such objects.
         """
         if self.type.extension:
-            found = self.contents(None)
+            column = self.contents(None)
         else:
-            found = None
-        if not isinstance(found, Column) or found.inner:
+            column = None
+        if not isinstance(column, Column) or column.inner:
             return objects_in(self.type, self.chunks)
-        gone = found.missing().tolist()
+        gone = column.missing().tolist()
         return [
-            None if is_gone else each
-            for each, is_gone in zip(found.values_with_any_nulls().tolist(), gone, strict=True)
+            None if is_gone else value
+            for value, is_gone in zip(column.values_with_any_nulls().tolist(), gone, strict=True)
         ]
 
     def __len__(self) -> int:
-        return sum(each.length for each in self.chunks)
+        return sum(chunk.length for chunk in self.chunks)
 
     def __repr__(self) -> str:
         return f"<column {self.name!r} of a {self.kind}: {len(self)} rows of Arrow's format {self.type.format!r}>"
@@ -96,11 +96,11 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
         else:
             alone = hints.code("pa.chunked_array(x)")
         return ArrowColumn(type(x).__name__, kind.name, kind, chunks, alone)
-    found: dict[object, ArrowColumn] = {}
+    columns: dict[object, ArrowColumn] = {}
     # A table has no nulls of its own.
-    has_nulls = hasattr(x, "__arrow_c_array__") and any(each.null_count for each in chunks)
+    has_nulls = hasattr(x, "__arrow_c_array__") and any(chunk.null_count for chunk in chunks)
     for child, spans in fields(kind, chunks):
-        if child.name in found:
+        if child.name in columns:
             raise UnsupportedTypeError(
                 f"This {type(x).__name__} has two columns of the name {child.name!r}, "
                 "of which one would be lost.",
@@ -111,8 +111,8 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
         else:
             code = f"pa.table(x)[{child.name!r}]"
         of_table = hints.Code(code, stays=True)
-        found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, of_table)
-    return found
+        columns[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, of_table)
+    return columns
 
 
 def found_in(x: Any, asked: str | None) -> TableContents:
@@ -123,15 +123,15 @@ def found_in(x: Any, asked: str | None) -> TableContents:
     """
     read = x if isinstance(x, ArrowColumn) else read_arrow(x)
     if isinstance(read, ArrowColumn):
-        found = read.contents(asked)
-        if isinstance(found, Refused):
-            found = found._replace(hint=found.hint.within(read.code))
-        return TableContents(read.kind, read.name or None, found)
+        column = read.contents(asked)
+        if isinstance(column, Refused):
+            column = column._replace(hint=column.hint.within(read.code))
+        return TableContents(read.kind, read.name or None, column)
     if read:
         rows = sum(span.length for span in next(iter(read.values())).chunks)
     else:
         rows = 0
-    columns = [(name, each.contents(asked)) for name, each in read.items()]
+    columns = [(name, part.contents(asked)) for name, part in read.items()]
     table = Table(
         list(read.items()), rows, lambda name, _: Hint(hints.code(_without([name]))), _without, "x"
     )
@@ -146,8 +146,8 @@ def open_arrow(
     x: Any, target: Backend | None, request: Request | None, *, exactly: bool
 ) -> tuple[TensorInfo, Any]:
     """Open an object with Arrow's interfaces as one tensor."""
-    given = found_in(x, None if request is None else asked_of(request.dtype, request.casting))
-    return open_contents(given, target, request, exactly=exactly)
+    contents = found_in(x, None if request is None else asked_of(request.dtype, request.casting))
+    return open_contents(contents, target, request, exactly=exactly)
 
 
 _COLUMN = Kind(is_column=True)
@@ -175,10 +175,10 @@ def open_contents(
     if not x.is_one:
         return info, handle
     if isinstance(handle, Unread):
-        one: Any = Unread(lambda: handle.read().reshape(()))
+        number: Any = Unread(lambda: handle.read().reshape(()))
     else:
-        one = handle.reshape(())
-    return info._replace(shape=(), strides=()), one
+        number = handle.reshape(())
+    return info._replace(shape=(), strides=()), number
 
 
 def opener_of(kind: type) -> Callable[[Any], Node | None] | None:

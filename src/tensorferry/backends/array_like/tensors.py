@@ -60,8 +60,8 @@ class ArrayLikeBackend(Backend):
         known = known_class(type(x))
         try:
             if isinstance(x, ArrowColumn) or is_known_by_arrow(type(x)):
-                found = found_in(x, None).found
-                return isinstance(found, Refused) and found.stays
+                column = found_in(x, None).found
+                return isinstance(column, Refused) and column.stays
             if known is not None:
                 return known.is_text(x)
             dtype = getattr(x, "dtype", None)
@@ -135,10 +135,10 @@ class ArrayLikeQuick(Quick[ArrayLikeBackend]):
         known = known_class(type(tensors[0]))
         if known is None or known.together is None or len(set(map(type, tensors))) > 1:
             return None
-        found = set(map(known.together.key, tensors))
-        if len(found) > 1:
+        keys = set(map(known.together.key, tensors))
+        if len(keys) > 1:
             return None
-        return found.pop()
+        return keys.pop()
 
     def lengths(self, x: Any) -> tuple[int, ...]:
         known = known_class(type(x))

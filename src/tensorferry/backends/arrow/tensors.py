@@ -60,7 +60,7 @@ class ArrowBackend(ColumnBackend):
             pa.uint32(),
             pa.uint64(),
         )
-        plain = {each: str(each) for each in types}
+        plain = {type_: str(type_) for type_ in types}
         self._plain = {
             **plain,
             pa.float16(): "float16",
@@ -122,7 +122,7 @@ class ArrowBackend(ColumnBackend):
         names = set(map(self._name, x.schema.types))
         name = names.pop() if len(names) == 1 else None
         columns = x.columns
-        if name is None or not x.num_rows or any(each.null_count for each in columns):
+        if name is None or not x.num_rows or any(column.null_count for column in columns):
             return None
         if isinstance(x, self._pa.RecordBatch):
             batches = [x]
@@ -166,12 +166,12 @@ class ArrowBackend(ColumnBackend):
             if isinstance(x, pa.Array):
                 return Column(name, (), [Piece(len(x), x.to_numpy())] if len(x) else [])
             return Column(
-                name, (), [Piece(len(each), each.to_numpy()) for each in x.chunks if len(each)]
+                name, (), [Piece(len(chunk), chunk.to_numpy()) for chunk in x.chunks if len(chunk)]
             )
-        found = self.found_by_arrow(x, asked)
-        if name not in (None, "float16") and isinstance(found, Column) and len(found.pieces) == 1:
-            found.fill_all = lambda value: self._filled(x, value)
-        return found
+        column = self.found_by_arrow(x, asked)
+        if name not in (None, "float16") and isinstance(column, Column) and len(column.pieces) == 1:
+            column.fill_all = lambda value: self._filled(x, value)
+        return column
 
     def _filled(self, x: Any, value: Any) -> Array:
         """A new array, with a value in place of nulls."""
@@ -179,7 +179,7 @@ class ArrowBackend(ColumnBackend):
 
         filled = compute.fill_null(x, self._pa.scalar(value.item(), x.type))
         if isinstance(filled, self._pa.ChunkedArray):
-            filled = next(each for each in filled.chunks if len(each))
+            filled = next(chunk for chunk in filled.chunks if len(chunk))
         return memory.over(filled.to_numpy())
 
     def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:

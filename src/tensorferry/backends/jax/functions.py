@@ -82,14 +82,14 @@ class JaxInner(Inner):
         """Functions that are derived from a jitted function are jitted too."""
         if not rules:
             return flat.plain
-        found = derived(flat, rules, {Vjp: _vjp, Jvp: _jvp, Vmap: _vmap})
-        return jax.jit(found) if _is_jitted(flat) else found  # type: ignore[no-any-return]
+        native = derived(flat, rules, {Vjp: _vjp, Jvp: _jvp, Vmap: _vmap})
+        return jax.jit(native) if _is_jitted(flat) else native  # type: ignore[no-any-return]
 
     def shapes(self, flat: TensorFunction, specs: Sequence[Spec]) -> Sequence[Spec]:
         inputs = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
         # A new function each time. JAX would cache the result, and not call it again.
-        found = jax.eval_shape(lambda *tensors: flat(*tensors), *inputs)  # noqa: PLW0108
-        return [(tuple(each.shape), _NAMES[np.dtype(each.dtype)]) for each in found]
+        outputs = jax.eval_shape(lambda *tensors: flat(*tensors), *inputs)  # noqa: PLW0108
+        return [(tuple(output.shape), _NAMES[np.dtype(output.dtype)]) for output in outputs]
 
     def borrows(self, flat: Any) -> bool:
         return _is_jitted(flat) and not flat.environment[1]
@@ -103,7 +103,7 @@ class JaxInner(Inner):
         if not any(alone) or any(x.is_deleted() for x in inputs):
             return [False] * len(results)
         known = [x.unsafe_buffer_pointer() for x in (*results, *inputs)]
-        return [one and known.count(known[index]) == 1 for index, one in enumerate(alone)]
+        return [is_alone and known.count(known[index]) == 1 for index, is_alone in enumerate(alone)]
 
     def remarks(self, flat: TensorFunction) -> Sequence[str]:
         if _is_jitted(flat):
@@ -142,10 +142,10 @@ def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
     def tangents(*tensors: Any) -> Sequence[Any]:
         inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = tuple(inputs[index] for index in rule.wrt)
-        found: Sequence[Any] = jax.jvp(
+        pushed: Sequence[Any] = jax.jvp(
             chosen(function, inputs, rule), primals, tuple(input_tangents)
         )[1]
-        return found
+        return pushed
 
     return tangents
 
@@ -190,7 +190,7 @@ def _supported(function: Function, specs: Sequence[Spec]) -> list[Spec]:
         LossyCastError: JAX does not have a dtype.
     """
     held = BACKEND.capabilities.dtypes.held
-    found = []
+    shapes = []
     for shape, name in specs:
         if function.flat.source.dtype:
             fitting = dtypes.fit(name, held)
@@ -201,8 +201,8 @@ def _supported(function: Function, specs: Sequence[Spec]) -> list[Spec]:
                 f"{function.flat.source.name} gives {name}, which JAX has not as it is set up now.",
                 f'{function.flat.fit}, or jax.config.update("jax_enable_x64", True)',
             )
-        found.append((shape, fitting))
-    return found
+        shapes.append((shape, fitting))
+    return shapes
 
 
 def _result_specs(function: Function, avals: Sequence[Any]) -> list[Spec]:
@@ -244,7 +244,7 @@ def _run_here(function: Function, arrays: Sequence[Any], outer: Outer) -> list[A
     device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
     if device is None or device.platform == "cpu":
         return results
-    return [jax.device_put(each, device) for each in results]
+    return [jax.device_put(result, device) for result in results]
 
 
 def _together(arrays: Sequence[Any]) -> Sequence[Any]:
@@ -288,7 +288,7 @@ def _returning_callback(
     """XLA's callback that takes and returns arrays without packed elements: see `_unpacked`."""
     _refuse_narrowing(function, specs)
     fill = _filling_function(function, specs)
-    given, kinds = (
+    given_dtypes, kinds = (
         [np.dtype(aval.dtype) for aval in avals],
         [numpy_dtype(name) for _, name in specs],
     )
@@ -300,7 +300,7 @@ def _returning_callback(
             fill(
                 [
                     np.asarray(x).astype(kind, copy=False)
-                    for x, kind in zip(arrays, given, strict=True)
+                    for x, kind in zip(arrays, given_dtypes, strict=True)
                 ],
                 outs,
             )
@@ -331,7 +331,7 @@ def _filling_callback(
 
     def callback(_: Any, *buffers: Any) -> tuple[()]:
         # `np.asarray` would take twice as long.
-        arrays = [each.__array__() for each in buffers]
+        arrays = [buffer.__array__() for buffer in buffers]
         try:
             fill(arrays[:count], arrays[count:])
         except Exception as error:
@@ -405,13 +405,13 @@ class _Primitive:
         outputs = self.call.bind(*primals, function=function)
         wrt = tuple(i for i, t in enumerate(tangents) if type(t) is not zero and t.dtype != float0)
         outs = tuple(o for o, y in enumerate(outputs) if _is_inexact(y.dtype))
-        found = iter(())
+        pushed = iter(())
         if wrt and outs:
             kept = function.kept(primals, outputs)
             derived = function.derived(Jvp(wrt, outs, len(kept)))
-            found = iter(self.call.bind(*kept, *(tangents[i] for i in wrt), function=derived))
+            pushed = iter(self.call.bind(*kept, *(tangents[i] for i in wrt), function=derived))
         return outputs, [
-            next(found) if wrt and index in outs else zero(_aval(y).to_tangent_aval())
+            next(pushed) if wrt and index in outs else zero(_aval(y).to_tangent_aval())
             for index, y in enumerate(outputs)
         ]
 
@@ -421,7 +421,7 @@ class _Primitive:
         ad = self.ad
         linear = tuple(i for i, x in enumerate(arguments) if ad.is_undefined_primal(x))
         outs = tuple(o for o, ct in enumerate(cotangents) if type(ct) is not ad.Zero)
-        found: list[Any] = [None] * len(arguments)
+        gradients: list[Any] = [None] * len(arguments)
         adjoint = function.adjoint(linear, outs)
         results = self.call.bind(
             *(arguments[i] for i in adjoint.known),
@@ -429,8 +429,8 @@ class _Primitive:
             function=adjoint.function,
         )
         for index, result, axis in zip(linear, results, adjoint.axes, strict=True):
-            found[index] = _conj(_unbatched(result, axis))
-        return found
+            gradients[index] = _conj(_unbatched(result, axis))
+        return gradients
 
     def _batch(self, arguments: Sequence[Any], dims: Sequence[Any], *, function: Function) -> Any:
         size = next(
@@ -457,12 +457,12 @@ class _Primitive:
         before, after = (
             list(map(_unpacked_aval, avals)) for avals in (ctx.avals_in, ctx.avals_out)
         )
-        given = [*map(partial(self._recast, ctx), ctx.avals_in, before, operands)]
+        operands_recast = [*map(partial(self._recast, ctx), ctx.avals_in, before, operands)]
         results, _, keep = self.emit(
             ctx.replace(avals_in=before, avals_out=after),
             callback,
             None,
-            given,
+            operands_recast,
             before,
             after,
             has_side_effect=must_run,
@@ -477,8 +477,8 @@ class _Primitive:
         if before.dtype == after.dtype:
             return operand
         cast = self.mlir.lower_fun(lambda x: x.astype(after.dtype), multiple_results=False)
-        (found,) = cast(ctx.replace(primitive=None, avals_in=[before], avals_out=[after]), operand)
-        return found
+        (recast,) = cast(ctx.replace(primitive=None, avals_in=[before], avals_out=[after]), operand)
+        return recast
 
 
 def _unpacked_aval(aval: Any) -> Any:
@@ -555,12 +555,14 @@ class _Fallback:
                 jax.ShapeDtypeStruct(shape, _unpacked(kind))
                 for (shape, _), kind in zip(specs, kinds, strict=True)
             ]
-            callback, given = (
+            callback, given_dtypes = (
                 _returning_callback(function, arrays, specs),
                 [x.astype(_unpacked(x.dtype)) for x in arrays],
             )
-            found = jax.pure_callback(callback, tuple(shapes), *given, vmap_method="sequential")
-            return tuple([x.astype(kind) for x, kind in zip(found, kinds, strict=True)])
+            results = jax.pure_callback(
+                callback, tuple(shapes), *given_dtypes, vmap_method="sequential"
+            )
+            return tuple([x.astype(kind) for x, kind in zip(results, kinds, strict=True)])
 
         def forward(*arrays: Any) -> Any:
             outputs = call(*arrays)
@@ -572,13 +574,15 @@ class _Fallback:
             outs = tuple(o for o, y in enumerate(outputs) if _is_inexact(y.dtype))
             kept = function.kept(arrays, outputs)
             derived = function.derived(Vjp(wrt, outs, len(kept)))
-            found = iter(
+            gradients = iter(
                 self(derived, [*kept, *(_conj(cotangents[o]) for o in outs)])
                 if wrt and outs
                 else ()
             )
             return tuple(
-                _conj(next(found)) if outs and i in wrt else np.zeros(x.shape, jax.dtypes.float0)
+                _conj(next(gradients))
+                if outs and i in wrt
+                else np.zeros(x.shape, jax.dtypes.float0)
                 for i, x in enumerate(arrays)
             )
 

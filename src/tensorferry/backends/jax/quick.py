@@ -44,11 +44,11 @@ class JaxQuick(Quick[JaxBackend]):
     def signature(self, x: Any) -> Hashable | None:
         if type(x) is not self.backend.array:
             return None
-        found = self._read(x)
+        facts = self._read(x)
         # The alignment of memory of a device is nobody's business.
-        if found is None or x.platform() != HOST:
-            return found
-        return (*found, x.unsafe_buffer_pointer() & 63)
+        if facts is None or x.platform() != HOST:
+            return facts
+        return (*facts, x.unsafe_buffer_pointer() & 63)
 
     def signature_reader(
         self, kind: type, target: Described, request: Request
@@ -76,10 +76,10 @@ class JaxQuick(Quick[JaxBackend]):
         return read
 
     def likeness(self, x: Any) -> Hashable | None:
-        found = self.signature(x)
-        if found is None or x.platform() != HOST or x.device.id:
+        facts = self.signature(x)
+        if facts is None or x.platform() != HOST or x.device.id:
             return None
-        return found
+        return facts
 
     def extents(
         self, tensors: Sequence[Any], *, compact: bool

@@ -88,8 +88,8 @@ class JaxBackend(Backend):
         return NARROW
 
     def devices(self) -> tuple[str, ...]:
-        found = [device_name(device) for device in self.jax.devices()]
-        return tuple(dict.fromkeys([HOST, *found]))
+        own_devices = [device_name(device) for device in self.jax.devices()]
+        return tuple(dict.fromkeys([HOST, *own_devices]))
 
     def claims(self, kind: type) -> bool:
         return issubclass(kind, (self.jax.Array, self.tracer))
@@ -363,9 +363,9 @@ class JaxBackend(Backend):
             # itself.
             return next(visits) > 0
 
-        found, spec = tree_util.tree_flatten_with_path(x, is_leaf=is_value)
-        entries = [entry_of(path[0], tree_util.GetAttrKey) for path, _ in found]
-        values = [value for _, value in found]
+        leaves_with_paths, spec = tree_util.tree_flatten_with_path(x, is_leaf=is_value)
+        entries = [entry_of(path[0], tree_util.GetAttrKey) for path, _ in leaves_with_paths]
+        values = [value for _, value in leaves_with_paths]
         return Node(
             entries, values, lambda others: tree_util.tree_unflatten(spec, others), registered=spec
         )

@@ -122,7 +122,7 @@ def _read_only(array: Any) -> Any:
 
 def _looped(function: Callable[..., Sequence[Any]], rule: Vmap) -> Callable[..., Sequence[Any]]:
     def batch(*arrays: Any) -> Sequence[Any]:
-        each = [
+        rows = [
             function(
                 *(
                     x if axis is None else np.take(x, i, axis)
@@ -131,7 +131,7 @@ def _looped(function: Callable[..., Sequence[Any]], rule: Vmap) -> Callable[...,
             )
             for i in range(rule.size)
         ]
-        return [np.stack(column) for column in zip(*each, strict=True)]
+        return [np.stack(column) for column in zip(*rows, strict=True)]
 
     return batch
 
@@ -140,23 +140,23 @@ def _batched_derivative(
     flat: TensorFunction, earlier: list[Rule], batch: Any, rule: Vjp | Jvp
 ) -> Callable[..., Sequence[Any]]:
     """The derivative of a batch of calls."""
-    one = _derived(flat, [*earlier, rule])
+    derivative_of_one = _derived(flat, [*earlier, rule])
     inputs = len(batch.dims)
     outputs = (0,) * (rule.kept - inputs)
     if isinstance(rule, Vjp):
         others = (0,) * len(rule.outs)
     else:
         others = tuple(batch.dims[index] for index in rule.wrt)
-    loop = _looped(one, Vmap((*batch.dims, *outputs, *others), batch.size))
+    loop = _looped(derivative_of_one, Vmap((*batch.dims, *outputs, *others), batch.size))
 
     def derivative(*arrays: Any) -> Sequence[Any]:
-        found = loop(*arrays)
+        outputs = loop(*arrays)
         if isinstance(rule, Jvp):
-            return found
+            return outputs
         dims = [batch.dims[index] for index in rule.wrt]
         return [
             x.sum(0) if axis is None else np.moveaxis(x, 0, axis)
-            for x, axis in zip(found, dims, strict=True)
+            for x, axis in zip(outputs, dims, strict=True)
         ]
 
     return derivative
@@ -188,13 +188,13 @@ class _Arguments:
 
     def like_outputs(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of the function, as a tuple, with other arrays."""
-        found = self.flat.tree.filled(arrays)
-        return found if isinstance(found, tuple) else (found,)
+        outputs = self.flat.tree.filled(arrays)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def read(
         self,
         name: str,
-        found: Any,
+        result: Any,
         like: tuple[Any, ...],
         arrays: Sequence[Any],
         which: Sequence[int],
@@ -208,35 +208,35 @@ class _Arguments:
             ShapeError: One has another shape.
         """
         where = f"{name}= of {self.flat.source.name}"
-        if not isinstance(found, tuple) or len(found) != len(like):
-            if isinstance(found, tuple):
-                kind = f"a tuple of {len(found)}"
+        if not isinstance(result, tuple) or len(result) != len(like):
+            if isinstance(result, tuple):
+                kind = f"a tuple of {len(result)}"
             else:
-                kind = type(found).__name__
+                kind = type(result).__name__
             raise TypeError(f"{where} gave {kind}, and has to give a tuple of {len(like)}")
         leaves: list[Any] = []
-        for each, whole in zip(found, like, strict=True):
+        for part, whole in zip(result, like, strict=True):
             expected = [leaf for leaf in self.flat.leaves_of(whole) if isinstance(leaf, np.ndarray)]
-            if each is None:
+            if part is None:
                 mine = [None] * len(expected)
             else:
-                mine = self.flat.leaves_of(each)
-            if len(mine) != len(self.flat.leaves_of(whole)) and each is not None:
+                mine = self.flat.leaves_of(part)
+            if len(mine) != len(self.flat.leaves_of(whole)) and part is not None:
                 raise TypeError(
                     f"{where} gave a tree of {len(mine)} leaves in the place of one of "
                     f"{len(expected)}"
                 )
-            if each is not None:
+            if part is not None:
                 pairs = zip(mine, self.flat.leaves_of(whole), strict=True)
-                mine = [one for one, leaf in pairs if isinstance(leaf, np.ndarray)]
+                mine = [array for array, leaf in pairs if isinstance(leaf, np.ndarray)]
             leaves += mine
         return [_checked(leaves[index], arrays[index], where) for index in which]
 
 
-def _checked(found: Any, like: Any, where: str) -> Any:
-    if found is None:
+def _checked(result: Any, like: Any, where: str) -> Any:
+    if result is None:
         return np.zeros_like(like)
-    array = np.asarray(found)
+    array = np.asarray(result)
     if array.shape != like.shape:
         raise ShapeError(
             f"{where} gave the shape {array.shape} for one of shape {like.shape}.", None
@@ -251,10 +251,10 @@ def _checked(found: Any, like: Any, where: str) -> Any:
 
 def _spread(arrays: Sequence[Any], which: Sequence[int], like: Sequence[Any]) -> list[Any]:
     """For each of `like`: one of `arrays` (by `which`), zeros, or ``None`` for integers."""
-    found: list[Any] = [np.zeros_like(x) if _is_inexact(x) else None for x in like]
+    spread: list[Any] = [np.zeros_like(x) if _is_inexact(x) else None for x in like]
     for index, x in zip(which, arrays, strict=True):
-        found[index] = _read_only(x)
-    return found
+        spread[index] = _read_only(x)
+    return spread
 
 
 def _is_inexact(x: Any) -> bool:
@@ -273,8 +273,8 @@ def _vjp(flat: TensorFunction, rule: Vjp) -> Callable[..., Sequence[Any]]:
     def gradients(*arrays: Any) -> Sequence[Any]:
         parts = _Arguments(flat, rule, arrays)
         cotangents = parts.like_outputs(_spread(parts.derivatives, rule.outs, parts.outputs))
-        found = vjp(parts.primals, parts.like_outputs(parts.outputs), cotangents)
-        return parts.read("vjp", found, parts.primals, parts.inputs, rule.wrt)  # type: ignore[no-any-return]
+        gradients_given = vjp(parts.primals, parts.like_outputs(parts.outputs), cotangents)
+        return parts.read("vjp", gradients_given, parts.primals, parts.inputs, rule.wrt)  # type: ignore[no-any-return]
 
     return gradients
 
@@ -290,10 +290,12 @@ def _jvp(flat: TensorFunction, rule: Jvp) -> Callable[..., Sequence[Any]]:
 
     def tangents(*arrays: Any) -> Sequence[Any]:
         parts = _Arguments(flat, rule, arrays)
-        found = jvp(
+        pushed = jvp(
             parts.primals, parts.like_inputs(_spread(parts.derivatives, rule.wrt, parts.inputs))
         )
-        return parts.read("jvp", found, parts.like_outputs(parts.outputs), parts.outputs, rule.outs)  # type: ignore[no-any-return]
+        return parts.read(
+            "jvp", pushed, parts.like_outputs(parts.outputs), parts.outputs, rule.outs
+        )  # type: ignore[no-any-return]
 
     return tangents
 

@@ -105,7 +105,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         alike = _alike(tensors)
         if alike is None:
             return self._grouped_one_by_one(tensors, alignment)
-        found: dict[Hashable, Sequence[int]] = {}
+        places_by_signature: dict[Hashable, Sequence[int]] = {}
         for (dtype, rank, flags), places in alike.items():
             if dtype.hasobject or dtype.kind in _OPENED:
                 return None
@@ -114,17 +114,19 @@ class NumpyQuick(Quick[NumpyBackend]):
                 return self._grouped_one_by_one(tensors, alignment)
             # The flags say that each is aligned to its elements.
             if alignment <= dtype.alignment:
-                found[dtype, rank, COMPACT, 0, flags] = places
+                places_by_signature[dtype, rank, COMPACT, 0, flags] = places
                 continue
             addresses = memory.addresses([tensors[place] for place in places])
-            for at, some in places_by([each & (alignment - 1) for each in addresses]).items():
-                found[dtype, rank, COMPACT, at, flags] = [places[index] for index in some]
-        return found
+            for at, some in places_by([address & (alignment - 1) for address in addresses]).items():
+                places_by_signature[dtype, rank, COMPACT, at, flags] = [
+                    places[index] for index in some
+                ]
+        return places_by_signature
 
     def _grouped_one_by_one(
         self, tensors: Sequence[Any], alignment: int
     ) -> Mapping[Hashable, Sequence[int]] | None:
-        found: list[Any] = []
+        facts_of_all: list[Any] = []
         for x in tensors:
             signature = self.signature(x)
             if signature is None:
@@ -134,8 +136,8 @@ class NumpyQuick(Quick[NumpyBackend]):
             # As for arrays that are alike: a group has one key, whatever it is read beside.
             if flags & _FITS == _FITS:
                 address = address & (alignment - 1) if alignment > dtype.alignment else 0
-            found.append((dtype, rank, layout, address, flags, *facts))
-        return places_by(found)
+            facts_of_all.append((dtype, rank, layout, address, flags, *facts))
+        return places_by(facts_of_all)
 
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
@@ -224,11 +226,11 @@ def _alike(tensors: Sequence[Any]) -> Mapping[Any, Sequence[int]] | None:
     if facts is None:
         if type(tensors[0]) is not np.ndarray or not all(map(_SIZE, tensors)):
             return None
-        attributes = (map(each, tensors) for each in (_DTYPE, _RANK, _FLAG_BITS))
+        attributes = (map(fact, tensors) for fact in (_DTYPE, _RANK, _FLAG_BITS))
         return places_by(list(zip(*attributes, strict=True)))
     if not facts.sizes.all():
         return None
-    found: dict[Any, Sequence[int]] = {}
+    places_by_fact: dict[Any, Sequence[int]] = {}
     for number, first in enumerate(facts.firsts):
         x = tensors[first]
         key = x.dtype, x.ndim, x.flags.num
@@ -237,8 +239,8 @@ def _alike(tensors: Sequence[Any]) -> Mapping[Any, Sequence[int]] | None:
         else:
             places = np.flatnonzero(facts.groups == number).tolist()
         # Equal dtypes may be different objects.
-        found[key] = [*found[key], *places] if key in found else places
-    return found
+        places_by_fact[key] = [*places_by_fact[key], *places] if key in places_by_fact else places
+    return places_by_fact
 
 
 _FEW = 16

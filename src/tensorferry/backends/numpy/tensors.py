@@ -270,14 +270,14 @@ def _is_mutable(x: Array) -> bool:
 
     If unknown, yes.
     """
-    found = memory.writable_somewhere(x)
-    if isinstance(found, bool):
-        return found
-    if type(found).__name__ == "PyCapsule":
+    writable = memory.writable_somewhere(x)
+    if isinstance(writable, bool):
+        return writable
+    if type(writable).__name__ == "PyCapsule":
         # It may have been exported by an object that can write it, such as a writable array.
-        return not _immutable_holds(found)
+        return not _immutable_holds(writable)
     try:
-        return registry.backend_of(found).capabilities.memory.writable
+        return registry.backend_of(writable).capabilities.memory.writable
     except UnsupportedTypeError:
         return True
 
@@ -296,14 +296,12 @@ def _is_all_text(x: Any) -> bool:
     return bool(x.size) and not is_masked_array(x) and all(map(_is_text_or_none, x.flat))
 
 
-def _is_text_or_none(each: Any) -> bool:
+def _is_text_or_none(x: Any) -> bool:
     from ..no_tensor import has_no_numbers  # here, because only arrays of objects need it
 
-    if not isinstance(each, np.ndarray):
-        return each is None or has_no_numbers(each)
-    return each.dtype.kind in "USTmM" or (
-        each.dtype.kind == "O" and (not each.size or _is_all_text(each))
-    )
+    if not isinstance(x, np.ndarray):
+        return x is None or has_no_numbers(x)
+    return x.dtype.kind in "USTmM" or (x.dtype.kind == "O" and (not x.size or _is_all_text(x)))
 
 
 def _masked() -> UnsupportedTypeError:

@@ -91,7 +91,7 @@ def reads_as_list(objects: Array, na: Any) -> bool:
     It is not if there are nulls, ragged rows, or values that this module has a better error for.
     """
     if _nulls(objects, na).any() or any(
-        has_no_numbers(each) or isinstance(each, Decimal) for each in objects
+        has_no_numbers(thing) or isinstance(thing, Decimal) for thing in objects
     ):
         return False
     if _has_rows(objects) and any(map(_is_nan, objects)):
@@ -128,10 +128,10 @@ def found_in_objects(objects: Array, na: Any, asked: str | None = None) -> Found
         return _without_numbers(objects[values[0]], values[0])
     if len(rows) and _are_rows(objects[rows]):
         return _lists(objects, gone, na)
-    if values and all(isinstance(each, Decimal) for each in objects[values]):
+    if values and all(isinstance(thing, Decimal) for thing in objects[values]):
         kept = set(values)
         return decimals_in(
-            [each if row in kept else None for row, each in enumerate(objects)], asked
+            [thing if row in kept else None for row, thing in enumerate(objects)], asked
         )
     if gone.any():
         known = objects[rows[0]]
@@ -141,22 +141,22 @@ def found_in_objects(objects: Array, na: Any, asked: str | None = None) -> Found
             )
     known = objects[rows[0]] if len(rows) else None
     # With any of its numbers in the place of nulls, so that errors have the right rows.
-    found = _numbers(
-        [known if is_gone else each for each, is_gone in zip(objects, gone, strict=True)], gone
+    column = _numbers(
+        [known if is_gone else thing for thing, is_gone in zip(objects, gone, strict=True)], gone
     )
-    if isinstance(found, Column) and len(values) < len(rows):
-        found.with_nan_missing = partial(_with_nan_missing, found, objects, na)
-    return found
+    if isinstance(column, Column) and len(values) < len(rows):
+        column.with_nan_missing = partial(_with_nan_missing, column, objects, na)
+    return column
 
 
-def _with_nan_missing(found: Column, objects: Array, na: Any) -> Column:
+def _with_nan_missing(column: Column, objects: Array, na: Any) -> Column:
     """The column with nulls in place of NaN; other values, if any, alone decide the dtype."""
     without = objects.copy()
     without[_nans(objects)] = None
     others = found_in_objects(without, na)
     if isinstance(others, Column):
         return others
-    return found.nan_as_null()
+    return column.nan_as_null()
 
 
 def _without_numbers(first: Any, row: int) -> Refused:
@@ -170,7 +170,7 @@ def _without_numbers(first: Any, row: int) -> Refused:
 
 def first_of(texts: Iterable[Any]) -> Any:
     """The first text of a column that is not missing; ``None`` if all are."""
-    return next((each for each in texts if isinstance(each, str)), None)
+    return next((text for text in texts if isinstance(text, str)), None)
 
 
 def of_text(first: object) -> ColumnCode:
@@ -178,16 +178,16 @@ def of_text(first: object) -> ColumnCode:
     return WRITTEN if is_number(first) else CODE[WORDS]
 
 
-def _odd(found: Any, row: int, *, stays: bool = False) -> Refused:
-    hint = next((code for base, code in _OTHER.items() if isinstance(found, base)), CODE[LIST])
+def _odd(thing: Any, row: int, *, stays: bool = False) -> Refused:
+    hint = next((code for base, code in _OTHER.items() if isinstance(thing, base)), CODE[LIST])
     return Refused(
-        f"holds Python objects, such as {an(type(found).__name__)} at row {row}", hint, stays
+        f"holds Python objects, such as {an(type(thing).__name__)} at row {row}", hint, stays
     )
 
 
 def _nulls(objects: Iterable[Any], na: Any) -> Array:
     """A mask of ``None`` and of `na`. NaN is a number."""
-    return np.fromiter((each is None or each is na for each in objects), bool)
+    return np.fromiter((thing is None or thing is na for thing in objects), bool)
 
 
 def _is_nan(x: Any) -> bool:
@@ -201,20 +201,20 @@ def _nans(objects: Iterable[Any]) -> Array:
 
 def _has_rows(objects: Array) -> bool:
     """Whether an object is a list or an array."""
-    return any(isinstance(each, (list, tuple)) or getattr(each, "ndim", 0) for each in objects)
+    return any(isinstance(thing, (list, tuple)) or getattr(thing, "ndim", 0) for thing in objects)
 
 
 def _are_rows(objects: Array) -> bool:
     """Whether all objects are lists, or all are arrays with one axis and one dtype of numbers."""
-    if all(isinstance(each, (list, tuple)) for each in objects):
+    if all(isinstance(thing, (list, tuple)) for thing in objects):
         return True
-    if not all(isinstance(each, np.ndarray) and each.ndim == 1 for each in objects):
+    if not all(isinstance(thing, np.ndarray) and thing.ndim == 1 for thing in objects):
         return False
-    return len({each.dtype for each in objects}) == 1 and of_numpy(objects[0].dtype) is not None
+    return len({thing.dtype for thing in objects}) == 1 and of_numpy(objects[0].dtype) is not None
 
 
 def _numbers(values: list[Any], gone: Array) -> Found:
-    odd = next((row for row, each in enumerate(values) if not isinstance(each, _NUMBERS)), None)
+    odd = next((row for row, value in enumerate(values) if not isinstance(value, _NUMBERS)), None)
     if odd is not None:
         return _odd(values[odd], odd)
     try:
@@ -231,8 +231,8 @@ def _numbers(values: list[Any], gone: Array) -> Found:
 
 
 def _column(array: Array, gone: Array) -> Column:
-    each = prod(array.shape[1:])
-    marked = (Missing(gone, each),) if gone.any() else ()
+    many = prod(array.shape[1:])
+    marked = (Missing(gone, many),) if gone.any() else ()
     if len(array):
         pieces = [Piece(len(array), array, marked)]
     else:
@@ -257,24 +257,24 @@ def _lists(objects: Array, missing: Array, na: Any) -> Found:
     lengths = np.fromiter(map(len, objects), np.int64)
     if isinstance(objects[0], np.ndarray):
         gone = np.zeros(int(lengths.sum()), bool)
-        found: Found = _column(np.concatenate(objects), gone)
+        elements: Found = _column(np.concatenate(objects), gone)
     else:
-        values = [each for row in objects for each in row]
+        values = [value for row in objects for value in row]
         gone = _nulls(values, na)
-        found = _elements(values, gone)
-        if isinstance(found, Refused) and not found.stays:
-            found = _deep(objects.tolist())
-    if not isinstance(found, Column) or found.inner:
-        return found
+        elements = _elements(values, gone)
+        if isinstance(elements, Refused) and not elements.stays:
+            elements = _deep(objects.tolist())
+    if not isinstance(elements, Column) or elements.inner:
+        return elements
     if (lengths != lengths[0]).any():
-        return Ragged(found, lengths)
-    array = found.values_with_any_nulls() if len(gone) else np.empty(0)
+        return Ragged(elements, lengths)
+    array = elements.values_with_any_nulls() if len(gone) else np.empty(0)
     return _column(array.reshape(len(objects), int(lengths[0])), gone)
 
 
 def _elements(values: list[Any], gone: Array) -> Found:
     """The elements of all rows."""
-    known = next((each for each, is_gone in zip(values, gone, strict=True) if not is_gone), None)
+    known = next((value for value, is_gone in zip(values, gone, strict=True) if not is_gone), None)
     if values and known is None:
         return Refused("has nulls alone, and no dtype", CODE[LIST])
     if has_no_numbers(known):
@@ -284,17 +284,17 @@ def _elements(values: list[Any], gone: Array) -> Found:
             what = f"{type(known).__name__} objects"
         return Refused(f"holds lists of {what}", CODE[LIST], stays=True)
     return _numbers(
-        [known if is_gone else each for each, is_gone in zip(values, gone, strict=True)], gone
+        [known if is_gone else value for value, is_gone in zip(values, gone, strict=True)], gone
     )
 
 
 def _deep(values: list[Any]) -> Found:
     """Lists in lists; or why rows are no lists of numbers."""
-    if not any(isinstance(each, (list, tuple)) for row in values for each in row):
+    if not any(isinstance(value, (list, tuple)) for row in values for value in row):
         odd = [
             row
-            for row, each in enumerate(values)
-            if not all(isinstance(one, _NUMBERS) for one in each)
+            for row, value in enumerate(values)
+            if not all(isinstance(number, _NUMBERS) for number in value)
         ]
         if odd:
             why = f"has a list with other objects than numbers, at row {odd[0]}"
@@ -503,11 +503,11 @@ class PandasBackend(ColumnBackend):
                 name, (), [Piece(len(data), data, marked)] if len(data) else [], mutable=True
             )
         if _is_own(dtype):
-            found = None
+            column = None
         else:
-            found = self._found_in_foreign(values, asked)
-        if isinstance(found, (Column, Ragged)):
-            return found
+            column = self._found_in_foreign(values, asked)
+        if isinstance(column, (Column, Ragged)):
+            return column
         return Refused(
             f"has dtype {dtype}, which cannot be converted", CODE[LIST], stays=dtype.kind == "O"
         )
@@ -542,21 +542,23 @@ class PandasBackend(ColumnBackend):
         # are text.
         unknown = dtype.categories.dtype == object and not len(dtype.categories)
         if unknown:
-            found = None
+            categories = None
         else:
-            found = self.contents_of_column(dtype.categories, asked)
-        if isinstance(found, Column) and not found.inner:  # tuples are categories, and no rows
+            categories = self.contents_of_column(dtype.categories, asked)
+        if (
+            isinstance(categories, Column) and not categories.inner
+        ):  # tuples are categories, and no rows
             decoded = DictionaryEncoded(
-                codes, found.values_with_any_nulls(), gone if marked else None
+                codes, categories.values_with_any_nulls(), gone if marked else None
             )
             if len(codes):
                 pieces = [Piece(len(codes), decoded, marked)]
             else:
                 pieces = []
             reasons = () if pieces else (Reason.encoded(decoded.encoded),)
-            return Column(found.dtype, (), pieces, unit=found.unit, reasons=reasons)
-        if isinstance(found, Refused) and found.asked:
-            return found._replace(lacks=bool(gone.any()))
+            return Column(categories.dtype, (), pieces, unit=categories.unit, reasons=reasons)
+        if isinstance(categories, Refused) and categories.asked:
+            return categories._replace(lacks=bool(gone.any()))
         if not are_integers(asked):
             return CATEGORIES._replace(lacks=bool(gone.any()))
         if len(codes):
@@ -646,13 +648,13 @@ class PandasBackend(ColumnBackend):
         labels = checked(keyword, value, example, to_array)
         try:
             # As the constructors of series and frames do it.
-            found = pd.Index(labels, tupleize_cols=False)
-            hash(found[0] if len(found) else None)  # lists are no labels
+            index = pd.Index(labels, tupleize_cols=False)
+            hash(index[0] if len(index) else None)  # lists are no labels
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{keyword} cannot be {an(type(value).__name__)} of this kind: {error}"
             ) from error
-        return found
+        return index
 
     def labels_of(self, x: Any) -> Labels | None:
         if not isinstance(x, (self._pd.Series, self._pd.DataFrame)):
@@ -724,9 +726,9 @@ def _read_only(values: Any) -> Array | None:
         or not values.dtype.isnative
     ):
         return None
-    found = values.view()
-    found.flags.writeable = False
-    return found if found.strides[1] else None
+    view = values.view()
+    view.flags.writeable = False
+    return view if view.strides[1] else None
 
 
 def _by_columns(array: Array) -> Array:
@@ -744,12 +746,12 @@ def of_plain(dtype: Any) -> str | None:
 
 def _over(array: Array, reasons: tuple[Reason, ...] = ()) -> Column:
     pieces = [Piece(len(array), array)] if array.size else []
-    found = Column(
+    column = Column(
         of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=not reasons, reasons=reasons
     )
     if array.dtype.kind in "fc":
-        found.with_nan_missing = found.nan_as_null
-    return found
+        column.with_nan_missing = column.nan_as_null
+    return column
 
 
 BACKEND = PandasBackend()

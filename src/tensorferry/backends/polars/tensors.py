@@ -190,7 +190,7 @@ class PolarsBackend(ColumnBackend):
     code = CODE  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
-        return [(each.name, each) for each in x.get_columns()]
+        return [(column.name, column) for column in x.get_columns()]
 
     def replaced(self, x: Any, name: object, code: str) -> str:
         return f"x.with_columns({code})"

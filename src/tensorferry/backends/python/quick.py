@@ -118,15 +118,15 @@ def _no_signature(_: Any) -> None:
 @cache
 def _exact() -> Mapping[int, numbers.Exact]:
     """The exact dtype of numbers of one type, by their flags."""
-    alike = ((found, numbers.alike(found)) for found in range(numbers.MISFIT))
+    alike = ((flags, numbers.alike(flags)) for flags in range(numbers.MISFIT))
     return {
-        found: exact for found, exact in alike if exact is not None and exact.dtype in numbers.TYPES
+        flags: exact for flags, exact in alike if exact is not None and exact.dtype in numbers.TYPES
     }
 
 
 @cache
 def _dtypes() -> Mapping[int, str]:
-    return {found: exact.dtype for found, exact in _exact().items()}
+    return {flags: exact.dtype for flags, exact in _exact().items()}
 
 
 def _read(backend: PythonBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:

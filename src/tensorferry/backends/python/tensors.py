@@ -133,9 +133,9 @@ class PythonBackend(Backend):
                 return self, self._info(array, kind_named("buffer")), array
             if isinstance(x, reader.NewArray):
                 return self, self._info_of_new(x, opening.target), x.array
-        found = x if isinstance(x, lists.Members) else lists.members_of(x, opening)
-        if found is not None:
-            return self._opened_together(found, opening)
+        members = x if isinstance(x, lists.Members) else lists.members_of(x, opening)
+        if members is not None:
+            return self._opened_together(members, opening)
         target, request = opening.target, opening.request
         first, size = reader.first(x)
         if (
@@ -150,17 +150,17 @@ class PythonBackend(Backend):
         try:
             array, weak = lists.read(x, first, opening)
         except GradientError:
-            found = lists.with_numbers(x, opening)
-            if found is None:
+            members = lists.with_numbers(x, opening)
+            if members is None:
                 raise
-            return self._opened_together(found, opening)
+            return self._opened_together(members, opening)
         name = NAMES[array.dtype]
         return self, _numbers_info(array.shape, name, weak and _weak(name, weak, target)), array
 
-    def _opened_together(self, found: lists.Members, opening: Opening) -> Opened:
-        found = lists.gathered(found, opening.target, opening.request)
-        owner, info = lists.whole_of(found, opening.target)
-        return owner or self, info, found
+    def _opened_together(self, members: lists.Members, opening: Opening) -> Opened:
+        members = lists.gathered(members, opening.target, opening.request)
+        owner, info = lists.whole_of(members, opening.target)
+        return owner or self, info, members
 
     def _read_many(
         self, x: Any, first: Any, target: Backend, request: Request

@@ -69,9 +69,9 @@ _SNIPPETS: dict[str, Callable[[str], str]] = {
 }
 
 
-def _on_device(x: str, device: str, made: str) -> Code:
+def _on_device(x: str, device: str, code: str) -> Code:
     """The code for what is made of `y` on a device."""
-    return Code(x, (f'with tf.device("{device_code(device)}"): y = {made}',))
+    return Code(x, (f'with tf.device("{device_code(device)}"): y = {code}',))
 
 
 def _cast_code(x: str, info: TensorInfo, dtype: str, check: str = "", *, caster: str) -> Code:
@@ -85,8 +85,8 @@ def _cast_code(x: str, info: TensorInfo, dtype: str, check: str = "", *, caster:
             return Code(f"tf.cast({x}, {name})")
         return _on_device(x, info.device, f"tf.cast(y, {name})")
     cast = arrays.cast_code("y.numpy()", info, dtype, check)
-    made = _on_device(x, info.device, f"tf.constant({cast.expression})")
-    return made._replace(remarks=cast.remarks)
+    code = _on_device(x, info.device, f"tf.constant({cast.expression})")
+    return code._replace(remarks=cast.remarks)
 
 
 def _adopt_code(x: str, info: TensorInfo, *, is_new: bool) -> Code | str:

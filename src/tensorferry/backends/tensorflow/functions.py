@@ -88,33 +88,33 @@ class TensorflowInner(Inner):
     def native(self, flat: TensorFunction, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         if not rules:
             return flat.plain
-        found: Callable[..., Sequence[Any]] = flat
+        derived: Callable[..., Sequence[Any]] = flat
         first = next((rule for rule in rules if not isinstance(rule, Vmap)), None)
         for index, rule in enumerate(rules):
             if isinstance(rule, Vmap):
-                found = _vmap(found, rule)
+                derived = _vmap(derived, rule)
             else:
                 if rule is first:
                     lost = partial(_refuse_lost, flat, rules[:index])
                 else:
                     lost = None
-                found = (_vjp if isinstance(rule, Vjp) else _jvp)(flat, found, rule, lost)
-        return found
+                derived = (_vjp if isinstance(rule, Vjp) else _jvp)(flat, derived, rule, lost)
+        return derived
 
     def shapes(self, flat: TensorFunction, specs: Sequence[Spec]) -> Sequence[Spec]:
         """Trace the function, and see if it uses random numbers, or uses or changes variables."""
         traced = _traced(flat, specs)
         _refuse_state(flat, traced.graph)
-        found = []
-        for each in traced.outputs:
-            if not each.shape.is_fully_defined():
+        output_specs = []
+        for output in traced.outputs:
+            if not output.shape.is_fully_defined():
                 raise UnsupportedTypeError(
                     f"The shapes that {flat.source.name} gives depend on values: "
-                    f"one is {each.shape}.",
+                    f"one is {output.shape}.",
                     _SHAPES,
                 ) from ValueError("a shape is not known")
-            found.append((tuple(each.shape), BACKEND.names[each.dtype]))
-        return found
+            output_specs.append((tuple(output.shape), BACKEND.names[output.dtype]))
+        return output_specs
 
 
 def _traced(flat: TensorFunction, specs: Sequence[Spec]) -> Any:
@@ -168,7 +168,7 @@ def _refuse_state(flat: TensorFunction, graph: Any) -> None:
         GradientError: It uses trainable variables.
         UnsupportedTypeError: It uses random numbers, or changes variables.
     """
-    if any(each.trainable for each in graph.variables):
+    if any(variable.trainable for variable in graph.variables):
         raise GradientError(_closed_over(flat), _VARIABLES)
     for operation in _operations(graph):
         if operation.startswith(_RANDOM):
@@ -203,15 +203,15 @@ def _vjp(
         with tf.GradientTape() as tape:
             tape.watch(some)
             results = chosen(function, inputs, rule)(*some)
-        found = tape.gradient(results, some, output_gradients=list(cotangents))
-        if refuse_lost is not None and all(x is None for x in found):
+        gradients_of_some = tape.gradient(results, some, output_gradients=list(cotangents))
+        if refuse_lost is not None and all(x is None for x in gradients_of_some):
             asked = [out for out, ct in zip(rule.outs, cotangents, strict=True) if _is_nonzero(ct)]
             refuse_lost(inputs, rule.wrt, asked)
         if tape.watched_variables():
             raise GradientError(_closed_over(flat), _VARIABLES)
         return [
             tf.zeros_like(x) if y is None else tf.convert_to_tensor(y)
-            for x, y in zip(some, found, strict=True)
+            for x, y in zip(some, gradients_of_some, strict=True)
         ]
 
     return gradients
@@ -225,14 +225,14 @@ def _jvp(
         primals = [tf.identity(inputs[index]) for index in rule.wrt]
         with tf.autodiff.ForwardAccumulator(primals, list(input_tangents)) as forward:
             results = chosen(function, inputs, rule)(*primals)
-        found = [forward.jvp(y) for y in results]
-        absent = [out for out, y in zip(rule.outs, found, strict=True) if y is None]
+        pushed = [forward.jvp(y) for y in results]
+        absent = [out for out, y in zip(rule.outs, pushed, strict=True) if y is None]
         if refuse_lost is not None and absent:
             moved = [
                 index for index, t in zip(rule.wrt, input_tangents, strict=True) if _is_nonzero(t)
             ]
-            refuse_lost(inputs, moved, absent, warns=len(absent) < len(found))
-        return [tf.zeros_like(y) if t is None else t for y, t in zip(results, found, strict=True)]
+            refuse_lost(inputs, moved, absent, warns=len(absent) < len(pushed))
+        return [tf.zeros_like(y) if t is None else t for y, t in zip(results, pushed, strict=True)]
 
     return tangents
 
@@ -282,16 +282,16 @@ def _refuse_lost(
 
 def _is_linked(inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     """Whether numbers of a traced input reach an output, other than as integers or constants."""
-    ends, seen, found = {id(x) for x in inputs}, set[int](), list(outputs)
-    while found:
-        x = found.pop()
+    ends, seen, waiting = {id(x) for x in inputs}, set[int](), list(outputs)
+    while waiting:
+        x = waiting.pop()
         if id(x) in ends:
             return True
         inexact = x.dtype.is_floating or x.dtype.is_complex
         if id(x) in seen or not inexact or x.op.type in _CONSTANT:
             continue
         seen.add(id(x))
-        found += x.op.inputs
+        waiting += x.op.inputs
     return False
 
 
@@ -300,11 +300,11 @@ def _vmap(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
 
     def batch(*tensors: Any) -> Sequence[Any]:
         pairs = list(zip(tensors, rule.dims, strict=True))
-        each = [
+        rows = [
             function(*(x if axis is None else tf.gather(x, i, axis=axis) for x, axis in pairs))
             for i in range(rule.size)
         ]
-        return [tf.stack(column) for column in zip(*each, strict=True)]
+        return [tf.stack(column) for column in zip(*rows, strict=True)]
 
     return batch
 
@@ -338,7 +338,7 @@ class TensorflowOuter(Outer):
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         # Variables are read here, so that the tape records it.
-        return _call(function, [tf.convert_to_tensor(each) for each in tensors])
+        return _call(function, [tf.convert_to_tensor(tensor) for tensor in tensors])
 
 
 OUTER = TensorflowOuter()
@@ -363,12 +363,14 @@ def _call(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         def gradients(*cotangents: Any) -> Any:
             kept = function.kept(tensors, outputs)
             derived = function.derived(Vjp(wrt, outs, len(kept)))
-            found = iter(
+            gradients_given = iter(
                 _call(
                     derived, [*kept, *(tf.convert_to_tensor(cotangents[index]) for index in outs)]
                 )
             )
-            return [next(found) if index in wrt else None for index in range(len(tensors))]
+            return [
+                next(gradients_given) if index in wrt else None for index in range(len(tensors))
+            ]
 
         return outputs, gradients
 
@@ -380,7 +382,7 @@ def _call(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
 def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     if tf.executing_eagerly():
         return function.run(tensors, OUTER)
-    specs = [OUTER.spec(each) for each in tensors]
+    specs = [OUTER.spec(tensor) for tensor in tensors]
     known = all(-1 not in shape for shape, _ in specs)
     promised = function.specs(
         [(tuple(2 if length < 0 else length for length in shape), name) for shape, name in specs]

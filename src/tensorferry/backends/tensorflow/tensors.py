@@ -113,10 +113,10 @@ class TensorflowBackend(Backend):
         return str(self.tf.__version__)
 
     def devices(self) -> tuple[str, ...]:
-        found = [
+        gpus = [
             f"cuda:{index}" for index, _ in enumerate(self.tf.config.list_logical_devices("GPU"))
         ]
-        return ("cpu", *found)
+        return ("cpu", *gpus)
 
     def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
         """Open wrappers that a `tf.Module` puts around lists, dicts and tuples, as plain ones."""
@@ -144,10 +144,10 @@ class TensorflowBackend(Backend):
                 by_path = hints.tree("dict((v.path, v) for v in x.variables)")
                 hint = Hint(by_path, ", if no two have one path") | hint
             return f"{an(kind.__name__, 'A')} holds tensors, but is not one.", hint
-        found = REFUSED.get(kind.__name__)
-        if found is None:
+        refused = REFUSED.get(kind.__name__)
+        if refused is None:
             return None
-        return f"A tf.{kind.__name__} is {found[0]}.", found[1]
+        return f"A tf.{kind.__name__} is {refused[0]}.", refused[1]
 
     # -- describe ----------------------------------------------------------------------------------
 

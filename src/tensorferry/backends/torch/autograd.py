@@ -127,10 +127,10 @@ class AutogradUse(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         elif function in _TAKES_VALUES and (self._flow is None or self._flow.origins(args[0])):
             self.takes_values = self.takes_values or _TAKES_VALUES[function]
         result = function(*args, **kwargs)
-        made = args[0] if function == _FLAG else result
-        if isinstance(made, torch.Tensor) and made.requires_grad and made.is_leaf and not before:
+        leaf = args[0] if function == _FLAG else result
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_leaf and not before:
             self.steers = True
-            self.made.append(made)
+            self.made.append(leaf)
         return result
 
     def _derivative(self, at: int, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -172,17 +172,17 @@ class Flow(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = [
+        taken = [
             x
             for x in torch.utils._pytree.tree_leaves((args, kwargs or {}))
             if isinstance(x, torch.Tensor)
         ]
-        origins = frozenset[int]().union(*map(self.origins, given))
+        origins = frozenset[int]().union(*map(self.origins, taken))
         result = function(*args, **(kwargs or {}))
         name = function.name().partition("::")[2]
         if origins and not name.partition(".")[0].endswith("_like") and not name.startswith("new_"):
             if function._schema.is_mutable:
-                written = given
+                written = taken
             else:
                 written = []
             for x in (*torch.utils._pytree.tree_leaves(result), *written):
@@ -201,25 +201,25 @@ def _has_storage(x: Any) -> bool:
 
 def leaves_of(results: Iterable[Any]) -> list[Any]:
     """The tensors at the ends of the graphs of results."""
-    recorded = [each for each in results if isinstance(each, torch.Tensor) and each.requires_grad]
-    found = [each for each in recorded if each.grad_fn is None]
-    nodes = deque(each.grad_fn for each in recorded if each.grad_fn is not None)
+    recorded = [x for x in results if isinstance(x, torch.Tensor) and x.requires_grad]
+    leaves = [x for x in recorded if x.grad_fn is None]
+    nodes = deque(x.grad_fn for x in recorded if x.grad_fn is not None)
     seen = set(nodes)
     while nodes:
         node = nodes.popleft()
         if hasattr(node, "variable"):
-            found.append(node.variable)
-        for each, _ in node.next_functions:
-            if each is not None and each not in seen:
-                seen.add(each)
-                nodes.append(each)
-    return found
+            leaves.append(node.variable)
+        for next_node, _ in node.next_functions:
+            if next_node is not None and next_node not in seen:
+                seen.add(next_node)
+                nodes.append(next_node)
+    return leaves
 
 
 def foreign_leaves(results: Iterable[Any], known: Iterable[Any]) -> list[Any]:
     """The tensors at the ends of the graphs of results that are none of the known ones."""
     ours = set(map(id, known))
-    return [each for each in leaves_of(results) if id(each) not in ours]
+    return [leaf for leaf in leaves_of(results) if id(leaf) not in ours]
 
 
 _UNLIKELY_SEED = 0x7E6A5EED5EED5EED
@@ -392,8 +392,8 @@ class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[mis
     ) -> Any:
         arguments = (*args, *(kwargs or {}).values())
         if torch.Tag.nondeterministic_seeded in function.tags:
-            generators = {each for each in arguments if isinstance(each, torch.Generator)}
-            alive = {each for each in self._flat.generators if each() is not None}
+            generators = {x for x in arguments if isinstance(x, torch.Generator)}
+            alive = {generator for generator in self._flat.generators if generator() is not None}
             self._flat.generators = frozenset(alive.union(map(_reference, generators)))
             self._random_operator = self._random_operator or ("" if generators else str(function))
         return function(*args, **(kwargs or {}))
@@ -454,18 +454,18 @@ def _by_transformations(
     flat: TensorFunction, rules: tuple[Rule, ...], first: int | None
 ) -> Derived:
     """Gradients use autograd, unless a later transformation of `torch.func` needs its own."""
-    found: Derived = lambda *tensors: called_again(flat, tensors)  # noqa: E731 - it is replaced in the loop
+    function: Derived = lambda *tensors: called_again(flat, tensors)  # noqa: E731 - it is replaced in the loop
     last = max((index for index, rule in enumerate(rules) if not isinstance(rule, Vjp)), default=-1)
     for index, rule in enumerate(rules):
         if isinstance(rule, Vmap):
-            found = _vmap(found, rule)
+            function = _vmap(function, rule)
         elif isinstance(rule, Jvp):
-            found = _jvp(found, rule, index == first)
+            function = _jvp(function, rule, index == first)
         elif index > last:
-            found = _vjp_by_autograd(found, rule, index == first, lambda: flat.changes_inputs)
+            function = _vjp_by_autograd(function, rule, index == first, lambda: flat.changes_inputs)
         else:
-            found = _vjp(found, rule, index == first)
-    return found
+            function = _vjp(function, rule, index == first)
+    return function
 
 
 def _vjp(function: Derived, rule: Vjp, is_first: bool) -> Derived:
@@ -475,8 +475,8 @@ def _vjp(function: Derived, rule: Vjp, is_first: bool) -> Derived:
         with torch.inference_mode(False), torch.enable_grad():
             differentiated = watched or chosen(function, inputs, rule)
             pulled: Any = torch.func.vjp(differentiated, *(inputs[index] for index in rule.wrt))
-            found: Sequence[Any] = pulled[1](tuple(cotangents))
-        return found
+            pulled_back: Sequence[Any] = pulled[1](tuple(cotangents))
+        return pulled_back
 
     return gradients
 
@@ -487,18 +487,18 @@ def _jvp(function: Derived, rule: Jvp, is_first: bool) -> Derived:
         primals = tuple(inputs[index] for index in rule.wrt)
         watched = _noting(chosen(function, inputs, rule), rule, _has_tangent) if is_first else None
         differentiated = watched or chosen(function, inputs, rule)
-        found: Any = torch.func.jvp(differentiated, primals, tuple(input_tangents))
-        return found[1]  # type: ignore[no-any-return]
+        pushed: Any = torch.func.jvp(differentiated, primals, tuple(input_tangents))
+        return pushed[1]  # type: ignore[no-any-return]
 
     return tangents
 
 
 def _vmap(function: Derived, rule: Vmap) -> Derived:
     def batch(*tensors: Any) -> Sequence[Any]:
-        found: Any = torch.vmap(lambda *each: tuple(function(*each)), in_dims=tuple(rule.dims))(
+        batched: Any = torch.vmap(lambda *parts: tuple(function(*parts)), in_dims=tuple(rule.dims))(
             *tensors
         )
-        return found  # type: ignore[no-any-return]
+        return batched  # type: ignore[no-any-return]
 
     return batch
 
@@ -529,15 +529,15 @@ def _has_tangent(y: Any) -> bool:
 
 
 def _by_autograd(flat: TensorFunction, rules: tuple[Rule, ...], first: int | None) -> Derived:
-    found: Derived = partial(_apart, flat)
+    function: Derived = partial(_apart, flat)
     for index, rule in enumerate(rules):
         if isinstance(rule, Vmap):
-            found = _one_by_one(found, rule)
+            function = _one_by_one(function, rule)
         elif isinstance(rule, Jvp):
-            found = _jvp_by_autograd(found, rule, index == first)
+            function = _jvp_by_autograd(function, rule, index == first)
         else:
-            found = _vjp_by_autograd(found, rule, index == first, lambda: False)
-    return partial(_recorded, found)
+            function = _vjp_by_autograd(function, rule, index == first, lambda: False)
+    return partial(_recorded, function)
 
 
 def _recorded(function: Derived, *tensors: Any) -> Sequence[Any]:
@@ -553,11 +553,11 @@ def _apart(flat: TensorFunction, *tensors: Any) -> Sequence[Any]:
 def _one_by_one(function: Derived, rule: Vmap) -> Derived:
     def batch(*tensors: Any) -> Sequence[Any]:
         pairs = list(zip(tensors, rule.dims, strict=True))
-        each = [
+        rows = [
             function(*(x if axis is None else x.select(axis, i) for x, axis in pairs))
             for i in range(rule.size)
         ]
-        return [torch.stack(column) for column in zip(*each, strict=True)]
+        return [torch.stack(column) for column in zip(*rows, strict=True)]
 
     return batch
 
@@ -580,7 +580,7 @@ def _start(
     function: Derived, tensors: Sequence[Any], rule: Vjp | Jvp, copies: bool = False
 ) -> _Started:
     inputs = list(tensors[: rule.kept])
-    around = any(each.requires_grad for each in tensors)
+    around = any(tensor.requires_grad for tensor in tensors)
     for index in rule.wrt:
         x = inputs[index]
         if x.is_inference():
@@ -609,17 +609,18 @@ def _vjp_by_autograd(
             ]
             if not pairs:
                 return [torch.zeros_like(x, requires_grad=False) for x in wrt]
-            found: Sequence[Any] = torch.autograd.grad(
+            pulled_back: Sequence[Any] = torch.autograd.grad(
                 [y for y, _ in pairs],
                 wrt,
                 [ct for _, ct in pairs],
                 create_graph=around,
                 allow_unused=True,
             )
-            if is_first and any(x is None for x in found):
-                _note_detached(rule, found, [y for y, _ in pairs], wrt)
+            if is_first and any(x is None for x in pulled_back):
+                _note_detached(rule, pulled_back, [y for y, _ in pairs], wrt)
             return [
-                torch.zeros_like(x) if y is None else y for x, y in zip(wrt, found, strict=True)
+                torch.zeros_like(x) if y is None else y
+                for x, y in zip(wrt, pulled_back, strict=True)
             ]
 
     return gradients
@@ -629,15 +630,15 @@ def _jvp_by_autograd(function: Derived, rule: Jvp, is_first: bool) -> Derived:
     """The gradient is linear in the cotangents, so its own gradient, of a tangent, is a tangent."""
 
     def tangents(*tensors: Any) -> Sequence[Any]:
-        given = tensors[rule.kept :]
+        input_tangents = tensors[rule.kept :]
         wrt, results, around = _start(function, tensors, rule)
         lost = [out for out in rule.outs if not results[out].requires_grad]
         if is_first and lost:
             _note_lost(lost)
-        found = {out: torch.zeros_like(results[out], requires_grad=False) for out in rule.outs}
+        by_output = {out: torch.zeros_like(results[out], requires_grad=False) for out in rule.outs}
         linked = [out for out in rule.outs if out not in lost]
         if not linked:
-            return list(found.values())
+            return list(by_output.values())
         cotangents = [torch.zeros_like(results[out]).detach().requires_grad_() for out in linked]
         pulled = torch.autograd.grad(
             [results[out] for out in linked], wrt, cotangents, create_graph=True, allow_unused=True
@@ -645,7 +646,9 @@ def _jvp_by_autograd(function: Derived, rule: Jvp, is_first: bool) -> Derived:
         if is_first and any(x is None for x in pulled):
             _note_detached(rule, pulled, [results[out] for out in linked], wrt)
         pairs = [
-            (x, t) for x, t in zip(pulled, given, strict=True) if x is not None and x.requires_grad
+            (x, t)
+            for x, t in zip(pulled, input_tangents, strict=True)
+            if x is not None and x.requires_grad
         ]
         if pairs:
             pushed = torch.autograd.grad(
@@ -656,8 +659,8 @@ def _jvp_by_autograd(function: Derived, rule: Jvp, is_first: bool) -> Derived:
                 allow_unused=True,
                 materialize_grads=True,
             )
-            found.update(zip(linked, pushed, strict=True))
-        return list(found.values())
+            by_output.update(zip(linked, pushed, strict=True))
+        return list(by_output.values())
 
     return tangents
 
@@ -690,11 +693,11 @@ def _note_lost(outs: Sequence[int]) -> None:
 
 
 def _note_detached(
-    rule: Vjp | Jvp, found: Sequence[Any], results: Sequence[Any], wrt: Sequence[Any]
+    rule: Vjp | Jvp, gradients: Sequence[Any], results: Sequence[Any], wrt: Sequence[Any]
 ) -> None:
     ours = set(map(id, wrt))
     if any(id(leaf) not in ours for leaf in leaves_of(results)):
-        _lost().wrt.update(index for index, x in zip(rule.wrt, found, strict=True) if x is None)
+        _lost().wrt.update(index for index, x in zip(rule.wrt, gradients, strict=True) if x is None)
 
 
 def _refuse_lost(
@@ -733,7 +736,7 @@ def _refuse_lost(
     depends = any(origins.values()) or bool(use.takes_values)
     if depends and (outs == asked or use.drops_graph):
         raise _without_graph(flat, use)
-    constant = [out for out, found in origins.items() if found or use.takes_values]
+    constant = [out for out, is_constant in origins.items() if is_constant or use.takes_values]
     if constant and isinstance(rule, Jvp):
         flat.warn_of_zeros(constant)
     ends = frozenset[int]().union(
@@ -784,12 +787,12 @@ def _is_zero(x: Any) -> bool:
 
 def _sample(inputs: Sequence[Any], rules: Sequence[Rule]) -> list[Any] | None:
     """The first of a batch of inputs; ``None`` if there is none."""
-    found = list(inputs)
+    samples = list(inputs)
     for rule in reversed(rules):
         if not isinstance(rule, Vmap):
             continue
         if not rule.size:
             return None
-        pairs = zip(found, rule.dims, strict=False)
-        found = [x if axis is None else x.select(axis, 0) for x, axis in pairs]
-    return found
+        pairs = zip(samples, rule.dims, strict=False)
+        samples = [x if axis is None else x.select(axis, 0) for x, axis in pairs]
+    return samples

@@ -168,7 +168,7 @@ def plain_value(x: Any) -> tuple[str, str | list[int]] | None:
 def value_of(kind: str, value: object) -> Any:
     """The object with this kind and value; ``None`` if this version of PyTorch has none."""
     torch: Any = sys.modules["torch"]
-    if kind == "size" and isinstance(value, list) and all(type(each) is int for each in value):
+    if kind == "size" and isinstance(value, list) and all(type(length) is int for length in value):
         return torch.Size(value)
     if not isinstance(value, str):
         return None
@@ -178,7 +178,7 @@ def value_of(kind: str, value: object) -> Any:
         except (RuntimeError, ValueError):
             return None
     # Not with `getattr`, by which a name in a file could import a module of PyTorch.
-    found = vars(torch).get(value)
-    if kind in ("dtype", "layout") and isinstance(found, getattr(torch, kind)):
-        return found
+    constant = vars(torch).get(value)
+    if kind in ("dtype", "layout") and isinstance(constant, getattr(torch, kind)):
+        return constant
     return None

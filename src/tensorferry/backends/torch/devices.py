@@ -128,20 +128,20 @@ class Accelerators:
 
     def is_one(self, kind: str) -> bool:
         """Whether a kind of device is PyTorch's accelerator on this machine."""
-        found = accelerator(self.torch)
-        return found is not None and found.type == kind
+        current = accelerator(self.torch)
+        return current is not None and current.type == kind
 
     def names(self) -> list[str]:
         """The devices of the accelerator."""
-        found = accelerator(self.torch)
-        if found is None:
+        current = accelerator(self.torch)
+        if current is None:
             return []
-        return [f"{found.type}:{index}" for index in range(self.torch.accelerator.device_count())]
+        return [f"{current.type}:{index}" for index in range(self.torch.accelerator.device_count())]
 
     def facts(self, kind: str) -> DeviceFacts:
         """See `Declaration.device_facts`."""
-        found = self._facts.get(kind)
-        if found is None:
+        facts = self._facts.get(kind)
+        if facts is None:
             if kind == HOST:
                 module = None
             else:
@@ -162,8 +162,8 @@ class Accelerators:
                 if not works("empty", 0, dtype=dtype, device=kind)
             }
             absent = lacking | {name for name, part in _PARTS.items() if part in lacking}
-            found = self._facts[kind] = DeviceFacts(count, streams, pins, frozenset(absent))
-        return found
+            facts = self._facts[kind] = DeviceFacts(count, streams, pins, frozenset(absent))
+        return facts
 
     def _meant(self, kind: str) -> str:
         """The kind that was meant by one that PyTorch lacks, or that has no memory; else empty."""
@@ -193,8 +193,8 @@ class Accelerators:
         if self._counts:
             kinds = ("cuda", "xpu", self.torch._C._get_privateuse1_backend_name())
         else:
-            found = self.torch.accelerator.current_accelerator()
-            kinds = () if found is None else (found.type,)
+            current = self.torch.accelerator.current_accelerator()
+            kinds = () if current is None else (current.type,)
         return any(map(self._is_in_use, kinds)) and bool(x.is_pinned())
 
     def _is_in_use(self, kind: str) -> bool:
@@ -249,10 +249,10 @@ class Accelerators:
         """See `pinned.land`."""
         from ...devices import pinned
 
-        found = pinned.land(
+        landed = pinned.land(
             x, self._allocator(x), self.current_stream(device_name(x.device)), required=required
         )
-        return x.to(HOST) if found is None else found
+        return x.to(HOST) if landed is None else landed
 
     def _allocator(self, x: Any) -> Any:
         # With the device, because otherwise a default device would be used.
@@ -354,15 +354,15 @@ class PackedBuffers:
         if len(layout.places) == 1:
             (tensors,) = layout.tensors
             return list(unflatten(packed.view(tensors[0].dtype), tensors))
-        found: list[Any] = [None] * sum(map(len, layout.places))
+        unpacked: list[Any] = [None] * sum(map(len, layout.places))
         for tensors, places in zip(layout.tensors, layout.places, strict=True):
             end = start + sum(x.nbytes for x in tensors)
             for place, x in zip(
                 places, unflatten(packed[start:end].view(tensors[0].dtype), tensors), strict=True
             ):
-                found[place] = x
+                unpacked[place] = x
             start = end
-        return found
+        return unpacked
 
 
 _DTYPE, _ITEMSIZE = attrgetter("dtype"), attrgetter("itemsize")
@@ -416,7 +416,7 @@ def conversion_in_graph(torch: Any) -> Callable[[Any, Callable[[Any], Any]], Any
         @staticmethod
         def forward(context: Any, x: Any, convert: Callable[[Any], Any]) -> Any:
             result = convert(x.detach())
-            context.before, context.after = ((each.device, each.dtype) for each in (x, result))
+            context.before, context.after = ((side.device, side.dtype) for side in (x, result))
             return result
 
         @staticmethod

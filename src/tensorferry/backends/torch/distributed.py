@@ -42,20 +42,20 @@ def placement_on_mesh(device: object) -> Placement | None:
         return None
     from torch.distributed.tensor import Replicate, Shard
 
-    given = tuple(placements) if isinstance(placements, (list, tuple)) else (placements,)
-    for each in given:
+    chosen = tuple(placements) if isinstance(placements, (list, tuple)) else (placements,)
+    for placement in chosen:
         # A `_StridedShard` has rows that are not neighbours, a `Partial` has terms of a sum.
-        if type(each) not in (Shard, Replicate):
+        if type(placement) not in (Shard, Replicate):
             raise UnsupportedTypeError(
-                f"device= has {type(each).__name__} among its placements: what a process has is "
+                f"device= has {type(placement).__name__} among its placements: what a process has is "
                 "known only of Shard and Replicate.",
                 _REPLICATED,
             )
-    if len(given) != mesh.ndim:
+    if len(chosen) != mesh.ndim:
         raise UnsupportedTypeError(
-            f"device= has {len(given)} placements, and the mesh has {mesh.ndim} axes.", _REPLICATED
+            f"device= has {len(chosen)} placements, and the mesh has {mesh.ndim} axes.", _REPLICATED
         )
-    return Placement(mesh.device_type, _different_parts(mesh, given), (mesh, given))
+    return Placement(mesh.device_type, _different_parts(mesh, chosen), (mesh, chosen))
 
 
 def shards_of(x: Any) -> int:
@@ -64,16 +64,18 @@ def shards_of(x: Any) -> int:
 
 
 def _different_parts(mesh: Any, placements: Sequence[Any]) -> int:
-    return prod(mesh.size(axis) for axis, each in enumerate(placements) if each.is_shard())
+    return prod(
+        mesh.size(axis) for axis, placement in enumerate(placements) if placement.is_shard()
+    )
 
 
 def misfit_of(placement: Placement, shape: tuple[int, ...]) -> tuple[str, str | Hint] | None:
     """Why a tensor of this shape cannot be laid out so; ``None`` if it can."""
     _, placements = _layout(placement)
-    for each in placements:
-        axis = getattr(each, "dim", None)
+    for part in placements:
+        axis = getattr(part, "dim", None)
         if axis is not None and not -len(shape) <= axis < len(shape):
-            return f"{each} is for axis {axis}, and there are {len(shape)}", _REPLICATED
+            return f"{part} is for axis {axis}, and there are {len(shape)}", _REPLICATED
     return None
 
 
@@ -115,13 +117,14 @@ def over_mesh(placement: Placement, shape: tuple[int, ...], local: Any) -> Any:
 
 
 def _layout(placement: Placement) -> tuple[Any, tuple[Any, ...]]:
-    found: Any = placement.layout
-    mesh, placements = found
+    layout: Any = placement.layout
+    mesh, placements = layout
     return mesh, placements
 
 
 def _counted(placements: Sequence[Any], axes: int) -> list[Any]:
     """The placements with axes that are counted from the first."""
     return [
-        type(each)(each.dim + axes) if getattr(each, "dim", 0) < 0 else each for each in placements
+        type(placement)(placement.dim + axes) if getattr(placement, "dim", 0) < 0 else placement
+        for placement in placements
     ]

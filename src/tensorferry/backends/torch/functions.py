@@ -45,20 +45,22 @@ def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[
 
     With `state`, also of its buffers.
     """
-    trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    trained = {
+        name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad
+    }
     buffers = dict(module.named_buffers())
     name = type(module).__qualname__
 
     def apply(params: Any, /, *args: Any, **keywords: Any) -> Any:
         # In training mode, a module may write into its buffers, so it gets copies.
-        copies = {key: each.clone() for key, each in module.named_buffers()}
+        copies = {key: buffer.clone() for key, buffer in module.named_buffers()}
         tensors = {**params, **copies}
-        before = {key: each._version for key, each in copies.items()}
+        before = {key: buffer._version for key, buffer in copies.items()}
         result = torch.func.functional_call(module, tensors, args, keywords)
         changed = [
             key
-            for key, each in copies.items()
-            if tensors[key] is not each or each._version != before[key]
+            for key, buffer in copies.items()
+            if tensors[key] is not buffer or buffer._version != before[key]
         ]
         if changed:
             raise UnsupportedTypeError(
@@ -69,7 +71,7 @@ def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[
         return result
 
     def apply_with_state(params: Any, state: Any, /, *args: Any, **keywords: Any) -> Any:
-        copies = {key: each.clone() for key, each in state.items()}
+        copies = {key: buffer.clone() for key, buffer in state.items()}
         tensors = {**params, **copies}
         result = torch.func.functional_call(module, tensors, args, keywords)
         return result, {key: tensors[key].detach() for key in copies}
@@ -198,7 +200,7 @@ class TorchInner(Inner):
         ):
             with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True), AutogradUse() as use:
                 tensors = [torch.empty(shape, dtype=BACKEND.dtypes[name]) for shape, name in specs]
-                versions = [each._version for each in tensors]
+                versions = [tensor._version for tensor in tensors]
                 try:
                     results = flat(*tensors)
                 except problems as error:
@@ -208,14 +210,14 @@ class TorchInner(Inner):
                         raise
                     raise _needs_values(flat, use.takes_values) from error
             watch.refuse()
-        flat.changes_inputs |= versions != [each._version for each in tensors]
-        flat.steers_autograd |= use.steers or any(each.requires_grad for each in tensors)
+        flat.changes_inputs |= versions != [tensor._version for tensor in tensors]
+        flat.steers_autograd |= use.steers or any(tensor.requires_grad for tensor in tensors)
         flat.switches_autograd_off |= use.switches_off
-        made = foreign_leaves(results, tensors)
-        flat.makes_leaves |= bool(made)
-        if not all(isinstance(each, fake_tensor.FakeTensor) for each in made):
+        foreign = foreign_leaves(results, tensors)
+        flat.makes_leaves |= bool(foreign)
+        if not all(isinstance(leaf, fake_tensor.FakeTensor) for leaf in foreign):
             raise closed_over(flat)
-        return [(tuple(each.shape), BACKEND.names[each.dtype]) for each in results]
+        return [(tuple(result.shape), BACKEND.names[result.dtype]) for result in results]
 
 
 def _needs_values(flat: TensorFunction, why: str) -> UnsupportedTypeError:
@@ -317,10 +319,10 @@ def _warn_of_limit(code: Any) -> None:
         else:
             setting = "cache_size_limit"
         limit = getattr(config, setting)
-        made = len(torch._C._dynamo.eval_frame._debug_get_cache_entry_list(code))
+        entries = len(torch._C._dynamo.eval_frame._debug_get_cache_entry_list(code))
     except AttributeError:  # it is not public, and may be missing
         return
-    if made == limit - 1:
+    if entries == limit - 1:
         warnings.warn(
             f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} is compiled "
             "with fullgraph=True and "
@@ -340,14 +342,14 @@ def _warn_of_limit(code: Any) -> None:
 def _number_of_call(number: int, template: Any) -> int:
     """The number of a call with these arguments, without the tensors."""
     wrapped = _wrapped[number]
-    args, keywords = (_filled_with_one(each, wrapped.tensor) for each in template)
+    args, keywords = (_filled_with_one(tree, wrapped.tensor) for tree in template)
     function = wrapped.function_of(args, keywords, BACKEND.name)
     for known, other in _calls.items():
         if other is function:
             return known
-    found = next(_next)
-    _calls[found] = function
-    return found
+    at = next(_next)
+    _calls[at] = function
+    return at
 
 
 @_run_while_tracing
@@ -361,7 +363,7 @@ def _result(number: int) -> Any:
 
 def _in_graph(number: int, *tensors: Any) -> Any:
     function = _calls[number]
-    function.flat.output_specs(tuple(OUTER.spec(each) for each in tensors))
+    function.flat.output_specs(tuple(OUTER.spec(tensor) for tensor in tensors))
     return tuple(OUTER.apply(function, tensors))
 
 
@@ -377,12 +379,12 @@ def _template_of(tree: Any, tensors: list[Any]) -> Any:
         return (
             _DICT,
             tuple(tree.keys()),
-            tuple([_template_of(each, tensors) for each in tree.values()]),
+            tuple([_template_of(branch, tensors) for branch in tree.values()]),
         )
     if type(tree) is list:
-        return (_LIST, tuple([_template_of(each, tensors) for each in tree]))
+        return (_LIST, tuple([_template_of(branch, tensors) for branch in tree]))
     if type(tree) is tuple:
-        return (_TUPLE, tuple([_template_of(each, tensors) for each in tree]))
+        return (_TUPLE, tuple([_template_of(branch, tensors) for branch in tree]))
     return (_FIXED, tree)
 
 
@@ -392,11 +394,13 @@ def _filled(template: Any, tensors: Any) -> Any:
     if kind == _TENSOR:
         return next(tensors)
     if kind == _DICT:
-        return dict(zip(template[1], [_filled(each, tensors) for each in template[2]], strict=True))
+        return dict(
+            zip(template[1], [_filled(branch, tensors) for branch in template[2]], strict=True)
+        )
     if kind == _LIST:
-        return [_filled(each, tensors) for each in template[1]]
+        return [_filled(branch, tensors) for branch in template[1]]
     if kind == _TUPLE:
-        return tuple([_filled(each, tensors) for each in template[1]])
+        return tuple([_filled(branch, tensors) for branch in template[1]])
     return template[1]
 
 
@@ -421,15 +425,15 @@ class TorchOuter(Outer):
         return tuple(map(int, tensor.shape)), BACKEND.names[tensor.dtype]
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-        if any(each.is_nested for each in tensors):
-            found: Any = _run(function, tensors)  # which raises the error
+        if any(tensor.is_nested for tensor in tensors):
+            results: Any = _run(function, tensors)  # which raises the error
         elif _is_transformed() or not _are_plain(tensors):
-            found = _Call.apply(function, *tensors)
-        elif torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
-            found = _PlainCall.apply(function, *tensors)
+            results = _Call.apply(function, *tensors)
+        elif torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            results = _PlainCall.apply(function, *tensors)
         else:
-            found = _run(function, tensors)
-        return found  # type: ignore[no-any-return]
+            results = _run(function, tensors)
+        return results  # type: ignore[no-any-return]
 
     def entrance(self, wrapped: Any) -> Any:
         return entrance(wrapped)
@@ -472,22 +476,22 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
             return (None,) * (len(needed) + 1)
         kept = ctx.saved_tensors
         derived = ctx.function.derived(Vjp(wrt, outs, len(kept)))
-        found = iter(OUTER.apply(derived, [*kept, *(cotangents[index] for index in outs)]))
-        return (None, *(next(found) if needs else None for needs in needed))
+        gradients = iter(OUTER.apply(derived, [*kept, *(cotangents[index] for index in outs)]))
+        return (None, *(next(gradients) if needs else None for needs in needed))
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: Any) -> Any:
         wrt = tuple(index for index, tangent in enumerate(tangents) if tangent is not None)
         kept = ctx.saved_tensors
         derived = ctx.function.derived(Jvp(wrt, ctx.outs, len(kept)))
-        found = iter(_Call.apply(derived, *kept, *(tangents[index] for index in wrt)))
-        return tuple(next(found) if index in ctx.outs else None for index in range(ctx.outputs))
+        pushed = iter(_Call.apply(derived, *kept, *(tangents[index] for index in wrt)))
+        return tuple(next(pushed) if index in ctx.outs else None for index in range(ctx.outputs))
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, function: Function, *tensors: Any) -> Any:
         derived = function.derived(Vmap(tuple(in_dims[1:]), info.batch_size))
-        found = _Call.apply(derived, *tensors)
-        return found, (0,) * len(found)
+        results = _Call.apply(derived, *tensors)
+        return results, (0,) * len(results)
 
 
 class _PlainCall(torch.autograd.Function):  # type: ignore[misc]
@@ -506,11 +510,13 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     if any(map(torch._C._functorch.is_legacy_batchedtensor, tensors)):
         return _run_batched(function, tensors)
     if any(map(torch.Tensor._is_zerotensor, tensors)):  # zeros of autograd, which have no memory
-        tensors = [torch.zeros_like(each) if each._is_zerotensor() else each for each in tensors]
+        tensors = [
+            torch.zeros_like(tensor) if tensor._is_zerotensor() else tensor for tensor in tensors
+        ]
     results = function.run(tensors, OUTER)
     device = tensors[0].device if tensors else None
     if device is not None and device.type != "cpu":
-        return [each.to(device) for each in results]
+        return [result.to(device) for result in results]
     return results
 
 
@@ -520,11 +526,13 @@ def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     torch._C._vmapmode_decrement_nesting()
     batched = list(map(torch._C._functorch.is_legacy_batchedtensor, tensors))
     whole = [
-        torch._remove_batch_dim(x, level, 1, 0) if one else x
-        for x, one in zip(tensors, batched, strict=True)
+        torch._remove_batch_dim(x, level, 1, 0) if is_batched else x
+        for x, is_batched in zip(tensors, batched, strict=True)
     ]
     size = whole[batched.index(True)].shape[0]
-    derived = function.derived(Vmap(tuple(0 if one else None for one in batched), size))
+    derived = function.derived(
+        Vmap(tuple(0 if is_batched else None for is_batched in batched), size)
+    )
     return [torch._add_batch_dim(y, 0, level) for y in OUTER.apply(derived, whole)]
 
 
@@ -554,8 +562,8 @@ def _is_transformed() -> bool:
 def _are_plain(tensors: Sequence[Any]) -> bool:
     """Whether all tensors have values, and no operation on them is recorded."""
     return not torch._C._len_torch_dispatch_stack() and all(
-        type(each) in BACKEND.memories or not hasattr(each, "__torch_dispatch__")
-        for each in tensors
+        type(tensor) in BACKEND.memories or not hasattr(tensor, "__torch_dispatch__")
+        for tensor in tensors
     )
 
 
@@ -588,7 +596,7 @@ def _operator() -> Any:
         @call.register_fake  # type: ignore[untyped-decorator]
         def _(tensors: Any, number: int) -> Any:
             function = _functions[number]
-            specs = function.specs([OUTER.spec(each) for each in tensors])
+            specs = function.specs([OUTER.spec(tensor) for tensor in tensors])
             device = tensors[0].device if tensors else None
             return [
                 torch.empty(shape, dtype=BACKEND.dtypes[name], device=device)

@@ -91,18 +91,18 @@ class TorchQuick(Quick[TorchBackend]):
     ) -> Mapping[Hashable, Sequence[int]] | None:
         if self.reader is None:
             return super().grouped(tensors, alignment)
-        found: dict[Hashable, Sequence[int]] | None
-        found = self.reader.grouped(tensors, alignment or _LARGEST)
-        if found is not None and len(found) == 1:
-            return dict.fromkeys(found, range(len(tensors)))
-        return found
+        groups: dict[Hashable, Sequence[int]] | None
+        groups = self.reader.grouped(tensors, alignment or _LARGEST)
+        if groups is not None and len(groups) == 1:
+            return dict.fromkeys(groups, range(len(tensors)))
+        return groups
 
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
     ) -> tuple[Sequence[int] | Array, Sequence[int] | Array]:
-        found = None if self.reader is None else self.reader.extents(tensors)
-        if found is not None:
-            numbers = memoryview(found).cast("Q")
+        extents_read = None if self.reader is None else self.reader.extents(tensors)
+        if extents_read is not None:
+            numbers = memoryview(extents_read).cast("Q")
             return numbers[: len(tensors)], numbers[len(tensors) :]
         from .devices import reach  # here, because the reader in C reads ordinary tensors
 
@@ -127,13 +127,13 @@ class TorchQuick(Quick[TorchBackend]):
 
     def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
         if self.reader is not None:
-            found = self.reader.together(tensors)
+            together = self.reader.together(tensors)
         else:
-            found = self._described_together(tensors)
-        if found is None:
+            together = self._described_together(tensors)
+        if together is None:
             return None
         # Those that are large together are joined by NumPy.
-        return found, tensors[0].nbytes * len(tensors) >= memory.MAPPED
+        return together, tensors[0].nbytes * len(tensors) >= memory.MAPPED
 
     def _described_together(self, tensors: Sequence[Any]) -> Hashable | None:
         info = self.describe_alike(tensors)
@@ -156,8 +156,8 @@ class TorchQuick(Quick[TorchBackend]):
                 return None
         except NOT_ACCEPTED:
             return None
-        found: Array | None = self.reader.join(tensors)
-        return found
+        joined: Array | None = self.reader.join(tensors)
+        return joined
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
         with self.backend.without_autocast():
@@ -224,8 +224,8 @@ def signature_in_python(backend: TorchBackend) -> Callable[[Any], Hashable | Non
                 return None
             itemsize = x.itemsize
             layout = layout_of(x.shape, [step * itemsize for step in x.stride()], itemsize)
-        found = kind, x.dtype, rank, layout, pointer & 63, x.requires_grad
-        return found if on_host else (*found, x.device)
+        signature_read = kind, x.dtype, rank, layout, pointer & 63, x.requires_grad
+        return signature_read if on_host else (*signature_read, x.device)
 
     return signature
 
@@ -346,29 +346,29 @@ def _bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] 
     if before.device != HOST or after.device != HOST:
         return _bound_on_devices(backend, step, plan)
     integers = {backend.names[dtype] for dtype in backend.exported}
-    found: Callable[..., Any] | None = None
+    verb: Callable[..., Any] | None = None
     if _is_copied_by_torch(step, plan) and (
         before.framework == after.framework or after.dtype not in integers
     ):
         if step.verb == "write":
-            found = _write(backend, writable=bool(before.writable))
+            verb = _write(backend, writable=bool(before.writable))
         else:
-            found = unchanged
+            verb = unchanged
     elif _becomes_numbers(step, plan):
-        found = unchanged
+        verb = unchanged
     elif step.verb == "export" and before.dtype not in integers:
-        found = backend.tensor.numpy
+        verb = backend.tensor.numpy
     elif step.verb == "adopt":
         if before.writable or not plan.shares_memory:
             if after.dtype not in integers:
-                found = _adopt(backend)
+                verb = _adopt(backend)
             else:
-                found = _adopt_as_integer(backend, after.dtype)
+                verb = _adopt_as_integer(backend, after.dtype)
         elif after.dtype not in integers:
-            found = _alias(backend)
+            verb = _alias(backend)
     elif step.verb == "cast" and _is_cast_alike(step, before) and not backend.is_tracing():
-        found = _cast(backend, after.dtype)
-    return found
+        verb = _cast(backend, after.dtype)
+    return verb
 
 
 def _bound_on_devices(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
@@ -377,18 +377,18 @@ def _bound_on_devices(backend: TorchBackend, step: Step, plan: Plan) -> Callable
     from ...planning.step import Path  # here, because most processes have no other device
 
     integers = {backend.names[dtype] for dtype in backend.exported}
-    crossed = any(each.path == Path.BUS for each in plan.steps[: plan.steps.index(step)])
+    crossed = any(crossing.path == Path.BUS for crossing in plan.steps[: plan.steps.index(step)])
     on_device = crossed is (before.device == HOST)
-    found: Callable[..., Any] | None = None
+    verb: Callable[..., Any] | None = None
     if step.verb == "move" and not step.arguments[1]:
-        found = _move(backend, step.arguments[0])
+        verb = _move(backend, step.arguments[0])
     elif step.verb == "export" and not integers.intersection((before.dtype, after.dtype)):
-        found = backend.tensor.numpy
+        verb = backend.tensor.numpy
     elif step.verb == "adopt" and before.writable and after.dtype not in integers:
-        found = _adopt(backend)
+        verb = _adopt(backend)
     elif step.verb == "cast" and on_device and not step.arguments[1] and not backend.is_tracing():
-        found = _cast_on_device(backend, before.dtype, step.arguments[0])
-    return found
+        verb = _cast_on_device(backend, before.dtype, step.arguments[0])
+    return verb
 
 
 def _move(backend: TorchBackend, device: str) -> Callable[[Any], Any]:
@@ -464,7 +464,7 @@ def _is_copied_by_torch(step: Step, plan: Plan) -> bool:
         exports = plan.steps[-2:-1]
     else:
         exports = ()
-    return step is last or any(step is each and each.verb == "export" for each in exports)
+    return step is last or any(step is export and export.verb == "export" for export in exports)
 
 
 def _adopt(backend: TorchBackend) -> Callable[[Array], Any]:

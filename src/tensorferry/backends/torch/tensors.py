@@ -210,7 +210,7 @@ class TorchBackend(Backend):
                 return self._abstract_info(x, abstract)
             pointer = x.data_ptr()
         on_host, dtype = x.is_cpu, x.dtype
-        found: TensorInfo | None = self.dense(
+        info: TensorInfo | None = self.dense(
             x.shape,
             dtype,
             HOST if on_host else device_name(x.device),
@@ -222,11 +222,11 @@ class TorchBackend(Backend):
             on_host and self.accelerators.is_pinned(x),
             "" if plain else kind_of_type(type(x)),
         )
-        if found is None:
+        if info is None:
             if x.is_quantized:
                 return self._abstract_info(x, "quantized")
             raise _no_such_dtype(x)
-        return found
+        return info
 
     def is_dual(self, x: Any) -> bool:
         """Whether the tensor has a tangent, for forward-mode differentiation."""
@@ -505,7 +505,7 @@ class TorchBackend(Backend):
 
         A copy to the host is complete when this returns.
         """
-        storages = [each.untyped_storage().data_ptr() for each in (x, out)]
+        storages = [tensor.untyped_storage().data_ptr() for tensor in (x, out)]
         if x.device == out.device and storages[0] == storages[1]:
             x = x.clone()  # PyTorch does not copy between overlapping tensors
         direct = out.is_cpu and not x.is_cpu and self.accelerators.is_pinned(out)
@@ -697,9 +697,9 @@ class _ByDefault(dict[Any, "Capabilities"]):
 
     def __missing__(self, settings: tuple[Any, bool, bool]) -> Capabilities:
         dtype, records, traces = settings
-        found = BY_DEFAULT[self._names[dtype], records, traces]
+        defaults = BY_DEFAULT[self._names[dtype], records, traces]
         # The first one that is kept, because those of equal settings must be the same object.
-        return self.setdefault(settings, found.holding(self._dtypes))
+        return self.setdefault(settings, defaults.holding(self._dtypes))
 
 
 def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
@@ -732,7 +732,7 @@ def _differentiates(torch: Any) -> Callable[[], bool]:
 
     def differentiates() -> bool:
         running = stack()
-        return running is not None and any(each.key() in taking for each in running)
+        return running is not None and any(level.key() in taking for level in running)
 
     return differentiates
 
@@ -786,7 +786,7 @@ def _without_effect(
     """A function of the same code that ends where it needs a name, and arguments: all ``None``."""
     code: Any = function.__code__
     taken = inspect.signature(function, follow_wrapped=False).parameters.values()
-    names = [each.name for each in taken if each.kind is each.KEYWORD_ONLY]
+    names = [parameter.name for parameter in taken if parameter.kind is parameter.KEYWORD_ONLY]
     cells = tuple(CellType() for _ in code.co_freevars)
     return (
         FunctionType(code, {"__builtins__": {}}, closure=cells),
