@@ -108,5 +108,10 @@ def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
             paths.append(Path(word))
     if words[:1] != ["inspect"] or not paths:
         return None
-    given = {"paths": paths, "every": flags["--all"], "values": flags["--values"], "allow": allow}
-    return {**given, "as_json": flags["--json"], "in_process": flags["--in-process"]}
+    arguments = {
+        "paths": paths,
+        "every": flags["--all"],
+        "values": flags["--values"],
+        "allow": allow,
+    }
+    return {**arguments, "as_json": flags["--json"], "in_process": flags["--in-process"]}

@@ -89,14 +89,14 @@ def inspect(
     """What files hold, from their headers: no data is read, unless asked for, and no code run."""
     from .process import run
 
-    given = {
+    arguments = {
         "paths": paths,
         "every": every,
         "values": values,
         "allow": allow or (),
         "as_json": json,
     }
-    raise typer.Exit(run("inspect", paths, in_process=in_process, **given))
+    raise typer.Exit(run("inspect", paths, in_process=in_process, **arguments))
 
 
 def check(
@@ -178,7 +178,7 @@ def diff(
 
     if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
         raise typer.BadParameter(f"{tolerance} is not a number of 0 or more", param_hint="--tol")
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "tolerance": tolerance,
         "any_dtype": any_dtype,
         "tensors_only": tensors_only,
@@ -186,7 +186,7 @@ def diff(
         "table": map_,
         "dims": dims_of(dim),
     }
-    raise typer.Exit(command.run(a, b, **given, allow=allow or (), as_json=json))
+    raise typer.Exit(command.run(a, b, **arguments, allow=allow or (), as_json=json))
 
 
 def convert(
@@ -363,8 +363,8 @@ def convert(
         )
     _understood(to, format_named, "--to")
     _understood(shard, split, "--shard")
-    for each in rename or ():
-        _understood(each, substitution, "--rename")
+    for word in rename or ():
+        _understood(word, substitution, "--rename")
     options = {
         "to": to,
         "dtype": dtype or None,
@@ -391,8 +391,8 @@ def convert(
         "engine": engine,
         "part": None if part is None else _part(part),
     }
-    given = {"sources": sources, "target": target, "options": options, "as_json": json}
-    raise typer.Exit(run("convert", sources, in_process=in_process, **given))
+    arguments = {"sources": sources, "target": target, "options": options, "as_json": json}
+    raise typer.Exit(run("convert", sources, in_process=in_process, **arguments))
 
 
 def roundtrip(
@@ -449,17 +449,17 @@ def _value(text: str | None, option: str) -> bool | int | float:
 
 
 def _strings(words: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for word in words:
         key, mark, text = word.partition("=")
         if not mark or not key:
             raise typer.BadParameter(
                 f"{word!r} is not KEY=VALUE, such as format=pt", param_hint="--metadata"
             )
-        if key in found:
+        if key in texts:
             raise typer.BadParameter(f"{key!r} is there twice", param_hint="--metadata")
-        found[key] = text
-    return found
+        texts[key] = text
+    return texts
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -550,7 +550,7 @@ def tour(
     typer.echo("")
     if not cases:
         typer.echo("  make demo                     installs what it needs, and runs it")
-    typer.echo(f"  python -m examples.tour{''.join(f' {each}' for each in cases or [])}")
+    typer.echo(f"  python -m examples.tour{''.join(f' {case}' for case in cases or [])}")
     typer.echo("")
     typer.echo("It needs scikit-learn: pip install -r examples/tour/requirements.txt")
 

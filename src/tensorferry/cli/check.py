@@ -50,7 +50,7 @@ def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: b
                 findings.extend(check_path(path, values=values, allow=names, progress=moved))
         except (ConversionError, OSError) as caught:
             error = caught
-        errors = sum(each.error for each in findings)
+        errors = sum(finding.error for finding in findings)
         if error is not None:
             code = max(code, code_of(error))
         elif errors:
@@ -60,7 +60,7 @@ def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: b
                 {
                     "path": str(path),
                     "ok": error is None and not errors,
-                    "findings": [each._asdict() for each in findings],
+                    "findings": [finding._asdict() for finding in findings],
                     "error": None if error is None else error_data(error, "check"),
                 }
             )
@@ -86,21 +86,21 @@ def _print(
     path: Path, findings: Sequence[FileFinding], errors: int, error: Exception | None
 ) -> None:
     is_plain = not styled() or len(findings) > MOST_STYLED
-    for each in findings:
-        place = printable(each.path) + ("" if each.offset is None else f":{each.offset}")
-        if each.error:
+    for finding in findings:
+        place = printable(finding.path) + ("" if finding.offset is None else f":{finding.offset}")
+        if finding.error:
             word = "error", "bad"
         else:
             word = "note", "warn"
-        if each.tensor is None:
+        if finding.tensor is None:
             about = ""
         else:
-            about = f"{printable(each.tensor)}: "
+            about = f"{printable(finding.tensor)}: "
         if is_plain:
-            line = f"{place}: {word[0]}: {about}{printable(each.message)}"
+            line = f"{place}: {word[0]}: {about}{printable(finding.message)}"
             sys.stdout.writelines(f"{part}\n" for part in wrapped(line, line_width(sys.stdout)))
         else:
-            paragraph(Text.assemble(f"{place}: ", word, f": {about}{printable(each.message)}"))
+            paragraph(Text.assemble(f"{place}: ", word, f": {about}{printable(finding.message)}"))
     if error is not None:
         return
     notes = len(findings) - errors
@@ -108,5 +108,5 @@ def _print(
     words += [counted(notes, "note")] if notes else []
     verdict = ("failed", "bad") if errors else ("ok", "ok")
     paragraph(
-        Text.assemble(f"{printable(str(path))}: ", verdict, "".join(f", {each}" for each in words))
+        Text.assemble(f"{printable(str(path))}: ", verdict, "".join(f", {word}" for word in words))
     )

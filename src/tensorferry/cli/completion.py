@@ -40,7 +40,8 @@ def targets(incomplete: str) -> list[str]:
     from ..backends.registry import backends
 
     return _starting(
-        (name for name, each in backends().items() if each.capabilities.dtypes.held), incomplete
+        (name for name, backend in backends().items() if backend.capabilities.dtypes.held),
+        incomplete,
     )
 
 
@@ -48,11 +49,11 @@ def options_of_target(ctx: Any, incomplete: str) -> list[str]:
     """The options of the framework in ``--to``."""
     from ..backends.registry import backends
 
-    found = backends().get(ctx.params.get("target") or "")
-    if found is None:
+    backend = backends().get(ctx.params.get("target") or "")
+    if backend is None:
         own = []
     else:
-        own = [*found.capabilities.options.names, *found.capabilities.options.finishers]
+        own = [*backend.capabilities.options.names, *backend.capabilities.options.finishers]
     return _starting(sorted(own), incomplete)
 
 
@@ -75,18 +76,18 @@ def any_dtypes(incomplete: str) -> list[str]:
     from ..core.dtypes import DTYPES, FIT
 
     key, mark, name = incomplete.rpartition("=")
-    return [f"{key}{mark}{each}" for each in _starting([FIT, *DTYPES], name)]
+    return [f"{key}{mark}{dtype}" for dtype in _starting([FIT, *DTYPES], name)]
 
 
 def formats(incomplete: str) -> list[str]:
     """The formats that can be written."""
     from ..files.opening.paths import formats as every
 
-    return _starting((name for name, each in every().items() if each.writes), incomplete)
+    return _starting((name for name, form in every().items() if form.writes), incomplete)
 
 
 def _starting(offered: Iterable[str], incomplete: str) -> list[str]:
-    return [each for each in offered if each.startswith(incomplete)]
+    return [word for word in offered if word.startswith(incomplete)]
 
 
 def bash_words(environment: MutableMapping[str, str]) -> None:
@@ -100,11 +101,11 @@ def bash_words(environment: MutableMapping[str, str]) -> None:
     Args:
         environment: The variables that Bash has set.
     """
-    given, place = environment.get("COMP_WORDS", "").split("\n"), environment.get("COMP_CWORD", "")
+    line, place = environment.get("COMP_WORDS", "").split("\n"), environment.get("COMP_CWORD", "")
     if not place.isdecimal():
         return
-    cursor = min(int(place), len(given))
-    before, after = given[:cursor], given[cursor:]
+    cursor = min(int(place), len(line))
+    before, after = line[:cursor], line[cursor:]
     if after and after[0] == "=":
         before, after = [*before, "="], ["", *after[1:]]
     kept: list[str] = []

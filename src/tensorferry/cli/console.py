@@ -104,9 +104,9 @@ def line_width(stream: TextIO) -> int | None:
 
     There each line is whole, so that it can be searched and copied.
     """
-    given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdigit() and 0 < len(given.lstrip("0")) <= _DIGITS:
-        return max(int(given), _LEAST)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and 0 < len(columns.lstrip("0")) <= _DIGITS:
+        return max(int(columns), _LEAST)
     if not stream.isatty():
         return None
     width = 0
@@ -155,8 +155,8 @@ _UNPRINTABLE = re.compile(
 )
 
 
-def _as_json(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _as_json(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def printable(text: str) -> str:
@@ -168,7 +168,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
     )
 
 
@@ -249,7 +250,7 @@ def cell_width(cell: Cell) -> int:
 
 def longest_word(cell: Cell) -> int:
     """The width of the longest word."""
-    return max((cell_width(found[0]) for found in _WORD.finditer(str(cell))), default=0)
+    return max((cell_width(word[0]) for word in _WORD.finditer(str(cell))), default=0)
 
 
 def wrapped(cell: AnyCell, width: int | None, *, fold: bool = True) -> list[AnyCell]:
@@ -357,13 +358,20 @@ def table(
 
 
 def _natural(held: Sequence[Sequence[Cell]], column: int, width: int | None) -> int:
-    found = (
+    line_widths = (
         cell_width(line)
         for row in held
         if column < len(row)
         for line in str(row[column]).split("\n")
     )
-    return max((each for each in found if width is not None or each <= _WIDEST), default=0)
+    return max(
+        (
+            line_width_there
+            for line_width_there in line_widths
+            if width is not None or line_width_there <= _WIDEST
+        ),
+        default=0,
+    )
 
 
 def _fits(widths: Sequence[int], gaps: Sequence[int], room: int) -> bool:
@@ -374,11 +382,11 @@ def _narrowed(
     widths: Sequence[int], least: Sequence[int], gaps: Sequence[int], room: int
 ) -> list[int]:
     """Widths that fit: the widest columns become narrower."""
-    found = [max(min(width, room), lowest) for width, lowest in zip(widths, least, strict=True)]
-    while not _fits(found, gaps, room):
-        slack = [n for n, width in enumerate(found) if width > least[n]]
-        found[max(slack, key=lambda n: found[n])] -= 1
-    return found
+    narrowed = [max(min(width, room), lowest) for width, lowest in zip(widths, least, strict=True)]
+    while not _fits(narrowed, gaps, room):
+        slack = [n for n, width in enumerate(narrowed) if width > least[n]]
+        narrowed[max(slack, key=lambda n: narrowed[n])] -= 1
+    return narrowed
 
 
 def _rows(
@@ -499,16 +507,16 @@ def blocks(
     lowest = max(longest_word(row[0]) for row in whole)
     label = max(lowest, min(widths[0], width // 3))
     gap = [_GAP] * len(heads)
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for column in range(1, len(heads)):
-        if not found or not _fits(
-            [label, *(widths[n] for n in found[-1]), widths[column]],
-            gap[: len(found[-1]) + 1],
+        if not groups or not _fits(
+            [label, *(widths[n] for n in groups[-1]), widths[column]],
+            gap[: len(groups[-1]) + 1],
             width,
         ):
-            found.append([])
-        found[-1].append(column)
-    return [[[row[0], *(row[n] for n in columns)] for row in whole] for columns in found]
+            groups.append([])
+        groups[-1].append(column)
+    return [[[row[0], *(row[n] for n in columns)] for row in whole] for columns in groups]
 
 
 def fact_lines(

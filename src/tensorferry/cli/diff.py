@@ -46,22 +46,24 @@ def run(
     """Print the differences; gives the exit code."""
     paths = {"a": str(a), "b": str(b), "tolerance": tolerance}
     try:
-        one, other = (_with_lists(open_path(path, allow=frozenset(allow))) for path in (a, b))
+        first, other = (_with_lists(open_path(path, allow=frozenset(allow))) for path in (a, b))
         if table is not None:
             from ..files.mapped import (
                 contents_map,  # here, because most files are compared as they are
             )
 
-            left = [*named_values(one.tree)]
-            one = contents_map(table, dims, [str(a), *one.paths]).mapped(one)
+            left = [*named_values(first.tree)]
+            first = contents_map(table, dims, [str(a), *first.paths]).mapped(first)
             if left:
                 show_note(
                     f"not compared, since a table has tensors only: {printable(named(left, 20))}"
                 )
-        total = sum(stored.nbytes for each in (one, other) for stored in each.tensors.values())
+        total = sum(
+            stored.nbytes for contents in (first, other) for stored in contents.tensors.values()
+        )
         with progress("comparing", lambda: total) as moved:
-            found = diff(
-                one,
+            difference = diff(
+                first,
                 other,
                 tolerance=tolerance,
                 any_dtype=any_dtype,
@@ -72,11 +74,13 @@ def run(
         return failed("diff", paths, error, as_json=as_json)
     with writing():
         if as_json:
-            result("diff", {**paths, **found.to_dict()})
+            result("diff", {**paths, **difference.to_dict()})
         else:
-            rows(_lines(found, one, other, every=every), styles=("warn", "name", "", "quiet"))
-            _print_verdict(found, tolerance)
-    return 0 if found.equal else EXIT_FAILED
+            rows(
+                _lines(difference, first, other, every=every), styles=("warn", "name", "", "quiet")
+            )
+            _print_verdict(difference, tolerance)
+    return 0 if difference.equal else EXIT_FAILED
 
 
 def _with_lists(contents: Contents) -> Contents:
@@ -88,35 +92,35 @@ def _with_lists(contents: Contents) -> Contents:
     return lists_read(contents)
 
 
-def _print_verdict(found: Difference, tolerance: float | None) -> None:
-    accepted = sum(each.accepted for each in found.differing)
-    differing = len(found.differing) - accepted
+def _print_verdict(difference: Difference, tolerance: float | None) -> None:
+    accepted = sum(tensor_difference.accepted for tensor_difference in difference.differing)
+    differing = len(difference.differing) - accepted
     if tolerance is None:
         within = "equal in value"
     else:
         within = f"within atol={tolerance:g}, rtol=0"
-    counts = [f"{counted(found.tensors, 'tensor')} in common"]
+    counts = [f"{counted(difference.tensors, 'tensor')} in common"]
     if differing:
         counts.append(f"differing: {differing:,}")
     if accepted:
-        how = "accepted" if found.equal else within
+        how = "accepted" if difference.equal else within
         counts.append(f"{how}: {accepted:,}")
-    if found.tensors and not found.differing:
+    if difference.tensors and not difference.differing:
         counts.append("all equal, bit for bit")
     words = [", ".join(counts)]
-    if found.equal:
+    if difference.equal:
         verdict = "equal", "ok"
     else:
         verdict = "different", "bad"
-    if found.equal and accepted:
+    if difference.equal and accepted:
         verdict = (within if tolerance is None else f"equal {within}", "ok")
     for names, what in (
-        (found.renamed, "renamed"),
-        (found.only_a, "only in A"),
-        (found.only_b, "only in B"),
-        (found.values, "values"),
-        (found.metadata, "metadata"),
-        (found.uncompared, "not compared"),
+        (difference.renamed, "renamed"),
+        (difference.only_a, "only in A"),
+        (difference.only_b, "only in B"),
+        (difference.values, "values"),
+        (difference.metadata, "metadata"),
+        (difference.uncompared, "not compared"),
     ):
         if names:
             words.append(f"{what}: {len(names):,}")
@@ -126,26 +130,33 @@ def _print_verdict(found: Difference, tolerance: float | None) -> None:
 Row = tuple[str, str, str, str]
 
 
-def _lines(found: Difference, one: Contents, other: Contents, *, every: bool) -> Iterator[Row]:
+def _lines(
+    difference: Difference, first: Contents, other: Contents, *, every: bool
+) -> Iterator[Row]:
     """Yield lines: names that differ only in numbers are one, long lists are cut unless `every`."""
-    was = {f"{old} -> {new}": one.tensors[old] for old, new in found.renamed}
-    only_a = {name: one.tensors[name] for name in found.only_a}
-    only_b = {name: other.tensors[name] for name in found.only_b}
+    was = {f"{old} -> {new}": first.tensors[old] for old, new in difference.renamed}
+    only_a = {name: first.tensors[name] for name in difference.only_a}
+    only_b = {name: other.tensors[name] for name in difference.only_b}
     for word, held in (("renamed", was), ("only in A", only_a), ("only in B", only_b)):
         entries = [(name, stored.dtype, stored.shape) for name, stored in held.items()]
         yield from _some(_folded(word, entries, every=every), every=every)
     differing = [
-        (_word(each), printable(each.name), _types(each), _distance(each))
-        for each in found.differing
+        (
+            _word(tensor_difference),
+            printable(tensor_difference.name),
+            _types(tensor_difference),
+            _distance(tensor_difference),
+        )
+        for tensor_difference in difference.differing
     ]
     yield from _some(differing, every=every)
-    for word, changes in (("value", found.values), ("metadata", found.metadata)):
+    for word, changes in (("value", difference.values), ("metadata", difference.metadata)):
         yield from _some(
-            [(word, printable(each.place), _sides(each), "") for each in changes], every=every
+            [(word, printable(change.place), _sides(change), "") for change in changes], every=every
         )
     why = [
         ("not compared", printable(name), printable(why), "")
-        for name, why in found.uncompared.items()
+        for name, why in difference.uncompared.items()
     ]
     yield from _some(why, every=every)
 
@@ -156,17 +167,17 @@ def _folded(
     if every:
         return [(word, printable(name), "", "") for name, _, _ in entries]
     lines = []
-    for each in fold(entries):
-        numbers = ", ".join(f"({part})" if "," in part else part for part in each.ranges)
-        if each.total > 1:
-            count = f"{each.total:,}x  # {numbers}"
+    for folded in fold(entries):
+        numbers = ", ".join(f"({part})" if "," in part else part for part in folded.ranges)
+        if folded.total > 1:
+            count = f"{folded.total:,}x  # {numbers}"
         else:
             count = ""
         if word == "renamed":
             kind = ""
         else:
-            kind = f"{each.dtype} {list(each.shape)}"
-        lines.append((word, printable(each.name), kind, count))
+            kind = f"{folded.dtype} {list(folded.shape)}"
+        lines.append((word, printable(folded.name), kind, count))
     return lines
 
 
@@ -179,31 +190,31 @@ def _some(lines: list[Row], *, every: bool) -> Iterator[Row]:
     yield lines[0][0], f"and {len(lines) - _LISTED:,} more (--all)", "", ""
 
 
-def _word(each: TensorDifference) -> str:
-    if each.shapes[0] != each.shapes[1]:
+def _word(tensor: TensorDifference) -> str:
+    if tensor.shapes[0] != tensor.shapes[1]:
         return "shape"
-    if each.accepted:
+    if tensor.accepted:
         return "accepted"
-    if each.dtypes[0] != each.dtypes[1]:
+    if tensor.dtypes[0] != tensor.dtypes[1]:
         return "dtype"
     return "values"
 
 
-def _types(each: TensorDifference) -> str:
-    one, other = (
-        f"{dtype} {list(shape)}" for dtype, shape in zip(each.dtypes, each.shapes, strict=True)
+def _types(tensor: TensorDifference) -> str:
+    first, other = (
+        f"{dtype} {list(shape)}" for dtype, shape in zip(tensor.dtypes, tensor.shapes, strict=True)
     )
-    return one if one == other else f"{one} -> {other}"
+    return first if first == other else f"{first} -> {other}"
 
 
-def _distance(each: TensorDifference) -> str:
-    if each.shapes[0] != each.shapes[1]:
+def _distance(tensor: TensorDifference) -> str:
+    if tensor.shapes[0] != tensor.shapes[1]:
         return ""
-    words = [f"{each.elements:,} of {prod(each.shapes[0]):,} differ"]
-    if each.largest is not None and each.elements:
-        words.append(f"largest |a-b| {each.largest:.6g} at {list(each.position or ())}")
-    if each.nans:
-        words.append(f"{each.nans:,} NaN on one side only")
+    words = [f"{tensor.elements:,} of {prod(tensor.shapes[0]):,} differ"]
+    if tensor.largest is not None and tensor.elements:
+        words.append(f"largest |a-b| {tensor.largest:.6g} at {list(tensor.position or ())}")
+    if tensor.nans:
+        words.append(f"{tensor.nans:,} NaN on one side only")
     return ", ".join(words)
 
 

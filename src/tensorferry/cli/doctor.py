@@ -189,20 +189,22 @@ class Examination(NamedTuple):
 def examine(frameworks: frozenset[str]) -> Examination:
     """Run everyday cases of the suite among the frameworks that work here."""
     names, unjudged = _judged(frameworks)
-    found = _pairs(names)
+    all_pairs = _pairs(names)
     layouts = _layout_rows(names)
     dtypes = _dtype_outcomes(names)
     outcomes = [
-        *(outcome for pair in found for outcome in (pair.default, pair.forced)),
+        *(outcome for pair in all_pairs for outcome in (pair.default, pair.forced)),
         *(outcome for row in layouts for outcome in row.outcomes.values()),
         *(outcome for row in dtypes.values() for outcome in row),
     ]
     rows = [_dtype_row(name, row) for name, row in dtypes.items()]
     # A case that is in two tables is one conversion.
     judged = list({outcome.cell: outcome for outcome in outcomes}.values())
-    held = {(pair.source, pair.target) for pair in found if pair.held}
-    instead = {(pair.source, pair.target): _instead(pair, held) for pair in found if not pair.held}
-    return Examination(found, layouts, rows, unjudged, judged, instead)
+    held = {(pair.source, pair.target) for pair in all_pairs if pair.held}
+    instead = {
+        (pair.source, pair.target): _instead(pair, held) for pair in all_pairs if not pair.held
+    }
+    return Examination(all_pairs, layouts, rows, unjudged, judged, instead)
 
 
 def _instead(pair: Pair, held: Collection[tuple[str, str]]) -> str:
@@ -255,8 +257,8 @@ def _pairs(names: Sequence[str]) -> list[Pair]:
     for dtype, groups in in_dtype.items():
         calls = [group._replace(paths=True) for group in groups]
         for outcome in testing.outcomes(*groups, *calls, dtypes=[dtype], copies=[False]):
-            found = default if outcome.cell.group.paths else forced
-            found[outcome.cell.group._replace(paths=False)] = outcome
+            outcomes_by_group = default if outcome.cell.group.paths else forced
+            outcomes_by_group[outcome.cell.group._replace(paths=False)] = outcome
     return [
         Pair(word, group, default[group], forced[group])
         for group, word in words.items()
@@ -293,10 +295,10 @@ def _dtype_outcomes(names: Sequence[str]) -> dict[str, list[Outcome]]:
     for name in names:
         plain = next(iter(testing.witness_for(name).everyday))
         groups.setdefault(Group(name, plain, EXCHANGE), name)
-    found: dict[str, list[Outcome]] = {name: [] for name in names}
+    outcomes_of_names: dict[str, list[Outcome]] = {name: [] for name in names}
     for outcome in testing.outcomes(*groups, copies=[None]):
-        found[groups[outcome.cell.group]].append(outcome)
-    return found
+        outcomes_of_names[groups[outcome.cell.group]].append(outcome)
+    return outcomes_of_names
 
 
 def _dtype_row(name: str, outcomes: Sequence[Outcome]) -> DtypeRow:
@@ -309,9 +311,9 @@ def _dtype_row(name: str, outcomes: Sequence[Outcome]) -> DtypeRow:
     }
     return DtypeRow(
         name,
-        tuple(each for each in names if each not in wrong and each not in refused),
-        {each: refused[each] for each in names if each in refused and each not in wrong},
-        tuple(each for each in names if each in wrong),
+        tuple(name for name in names if name not in wrong and name not in refused),
+        {name: refused[name] for name in names if name in refused and name not in wrong},
+        tuple(name for name in names if name in wrong),
     )
 
 
@@ -356,38 +358,38 @@ def run(*, as_json: bool) -> int:
     """Run the suite's cases and print; gives the exit code."""
     with quiet("asking the frameworks, making conversions between them …"):
         status = ferry.frameworks(load=True)
-        found = examine(working(status))
+        examination = examine(working(status))
         brought = plugins()
     if as_json:
-        print_json(_as_data(status, brought, found))
+        print_json(_as_data(status, brought, examination))
     else:
-        _print(status, brought, found)
-    return EXIT_FAILED if found.findings else 0
+        _print(status, brought, examination)
+    return EXIT_FAILED if examination.findings else 0
 
 
-def _as_data(status: Status, brought: list[Plugin], found: Examination) -> dict[str, Any]:
+def _as_data(status: Status, brought: list[Plugin], examination: Examination) -> dict[str, Any]:
     return {
         "tensorferry": ferry.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "extension": HAS_EXTENSION,
-        "frameworks": {name: each._asdict() for name, each in status.items()},
-        "plugins": [each._asdict() for each in brought],
-        "pairs": [pair.to_dict() for pair in found.pairs],
-        "layouts": [each for row in found.layouts for each in row.to_dicts()],
+        "frameworks": {name: framework._asdict() for name, framework in status.items()},
+        "plugins": [plugin._asdict() for plugin in brought],
+        "pairs": [pair.to_dict() for pair in examination.pairs],
+        "layouts": [layout for row in examination.layouts for layout in row.to_dicts()],
         "dtypes": {
             row.target: {
                 "exact": list(row.exact),
                 "refused": row.refused,
                 "wrong": list(row.wrong),
             }
-            for row in found.dtypes
+            for row in examination.dtypes
         },
-        "judged": len(found.outcomes),
-        "unjudged": _unjudged(status, found),
-        "findings": [_finding_as_data(each) for each in found.findings],
-        "instead": {" to ".join(ends): code for ends, code in found.instead.items() if code},
-        "held": not found.findings,
+        "judged": len(examination.outcomes),
+        "unjudged": _unjudged(status, examination),
+        "findings": [_finding_as_data(finding) for finding in examination.findings],
+        "instead": {" to ".join(ends): code for ends, code in examination.instead.items() if code},
+        "held": not examination.findings,
     }
 
 
@@ -405,11 +407,13 @@ def _finding_as_data(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _unjudged(status: Status, found: Examination) -> dict[str, str]:
+def _unjudged(status: Status, examination: Examination) -> dict[str, str]:
     """The frameworks and devices of which nothing was judged, and why, for people who use them."""
-    told = {name: _why_unjudged(status.get(name), why) for name, why in found.unjudged.items()}
-    for name, each in status.items():
-        devices = [device for device in each.devices if kind_of(device) != HOST]
+    told = {
+        name: _why_unjudged(status.get(name), why) for name, why in examination.unjudged.items()
+    }
+    for name, framework in status.items():
+        devices = [device for device in framework.devices if kind_of(device) != HOST]
         if devices and name not in told:
             command = f"tensorferry explain --from {name} --device {devices[0]} --to {EXCHANGE}"
             told[f"{name} on {', '.join(devices)}"] = (
@@ -433,36 +437,38 @@ def working(status: Status) -> frozenset[str]:
 def plugins() -> list[Plugin]:
     """What outside packages bring: backends, file formats, witnesses; also broken ones."""
     groups = outside, file_formats.outside, brought_witnesses
-    for each in groups:
-        each.open_all()
-    return [plugin for each in groups for plugin in each.plugins()]
+    for group in groups:
+        group.open_all()
+    return [plugin for group in groups for plugin in group.plugins()]
 
 
-def is_broken(found: ferry.FrameworkStatus) -> bool:
+def is_broken(framework: ferry.FrameworkStatus) -> bool:
     """Whether a framework is installed, but its import fails."""
-    return found.error is not None and not found.error.endswith("is not installed.")
+    return framework.error is not None and not framework.error.endswith("is not installed.")
 
 
 def print_frameworks(status: Status) -> None:
     """Print the table of frameworks: version, devices, and errors."""
     held: list[list[Cell]] = [["framework", "version", "devices", ""]]
-    for name, found in status.items():
-        if found.installed and found.error is None:
+    for name, framework in status.items():
+        if framework.installed and framework.error is None:
             state = Text("ok", "ok")
-        elif is_broken(found):
+        elif is_broken(framework):
             state = Text.assemble(
                 ("broken: ", "bad"),
-                _one_line(found.error or ""),
+                _one_line(framework.error or ""),
                 "\n",
-                (solid(found.install), "code"),
+                (solid(framework.install), "code"),
             )
         else:
-            state = Text.assemble(("not installed: ", "warn"), (solid(found.install), "code"))
-        held.append([Text(name, "name"), found.version or "", ", ".join(found.devices), state])
+            state = Text.assemble(("not installed: ", "warn"), (solid(framework.install), "code"))
+        held.append(
+            [Text(name, "name"), framework.version or "", ", ".join(framework.devices), state]
+        )
     _print_table(held)
 
 
-def _print(status: Status, brought: list[Plugin], found: Examination) -> None:
+def _print(status: Status, brought: list[Plugin], examination: Examination) -> None:
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     prose(Text.assemble((f"tensorferry {ferry.__version__}", "title"), f" · {system}"))
     prose(f"Python numbers are read {_READ_BY[HAS_EXTENSION]}")
@@ -472,25 +478,27 @@ def _print(status: Status, brought: list[Plugin], found: Examination) -> None:
         _heading("What other packages bring", "by entry points; what is broken is left aside")
         _print_plugins(brought)
     _heading("What a conversion does", "each was run just now, its values and memory looked at")
-    _print_pairs(found.pairs)
+    _print_pairs(examination.pairs)
     # Without a framework there is no table of sharing.
-    if any(row.outcomes for row in found.layouts):
+    if any(row.outcomes for row in examination.layouts):
         _heading("Which ndarrays copy=False can share", "with each framework")
-        _print_layouts(found.layouts)
+        _print_layouts(examination.layouts)
     _heading("Dtypes, there and back", "bit for bit or refused, never changed in silence")
-    _print_dtypes(found.dtypes)
-    unjudged = _unjudged(status, found)
+    _print_dtypes(examination.dtypes)
+    unjudged = _unjudged(status, examination)
     if unjudged:
         _heading("Not looked at", "nothing is said about conversions from and to these")
         held: list[tuple[Cell, Cell]] = [
             (Text(solid(name), "name"), why) for name, why in unjudged.items()
         ]
         show_lines(list(console.fact_lines(held, report_width())), ["", ""])
-    if found.findings:
-        _print_findings(status, found)
+    if examination.findings:
+        _print_findings(status, examination)
         return
     prose()
-    judged = f"The conformance suite judged {len(found.outcomes):,} conversions: all are right."
+    judged = (
+        f"The conformance suite judged {len(examination.outcomes):,} conversions: all are right."
+    )
     prose(Text(judged, "ok"))
 
 
@@ -500,18 +508,18 @@ _READ_BY = {
 }
 
 
-def _print_findings(status: Status, found: Examination) -> None:
+def _print_findings(status: Status, examination: Examination) -> None:
     """Print what is wrong, framework by framework, and what to do about it."""
     _heading("What does not hold", "do not rely on these conversions here")
     by_ends: dict[tuple[str, str], list[Outcome]] = {}
-    for outcome in found.outcomes:
+    for outcome in examination.outcomes:
         if outcome.findings:
             group = outcome.cell.group
             by_ends.setdefault((group.source, group.target), []).append(outcome)
     for (source, target), outcomes in by_ends.items():
         instead: dict[str, list[str]] = {}
-        for pair in found.pairs:
-            code = found.instead.get((pair.source, pair.target), "")
+        for pair in examination.pairs:
+            code = examination.instead.get((pair.source, pair.target), "")
             if code and (pair.group.source, pair.target) == (source, target):
                 instead.setdefault(code, []).append(pair.source)
         facts: list[tuple[Cell, Cell]] = [
@@ -529,12 +537,19 @@ def _print_findings(status: Status, found: Examination) -> None:
     wrong = sum(map(len, by_ends.values()))
     prose()
     prose(
-        Text(f"{wrong:,} of {len(found.outcomes):,} conversions did not do what they must.", "bad")
+        Text(
+            f"{wrong:,} of {len(examination.outcomes):,} conversions did not do what they must.",
+            "bad",
+        )
     )
     named = {name for ends in by_ends for name in ends}
-    brought = {each.package for name, each in status.items() if name in named and each.package}
+    brought = {
+        framework.package
+        for name, framework in status.items()
+        if name in named and framework.package
+    }
     # Each is a name and a version, unless its metadata cannot be read.
-    packages = sorted(each.split()[0] for each in brought if len(each.split()) == 2)
+    packages = sorted(package.split()[0] for package in brought if len(package.split()) == 2)
     upgrade = " ".join(["pip install --upgrade tensorferry", *packages])
     prose(
         f"Try `{solid(upgrade)}`. If that does not help, report it, with what "
@@ -560,7 +575,7 @@ def _told(outcome: Outcome) -> str:
     text = _one_line(f"{first.about}: {first.text}".partition("\n\n")[0])
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]} …"
-    also = dict.fromkeys(each.about for each in others if each.about != first.about)
+    also = dict.fromkeys(other.about for other in others if other.about != first.about)
     return "; also ".join(filter(None, [text, ", ".join(also)]))
 
 
@@ -631,7 +646,10 @@ def _print_layouts(layouts: list[LayoutRow]) -> None:
         if outcome.verdict.error is not None and not outcome.findings
     )
     held: list[list[Cell]] = [
-        [Text(row.words, "name"), *(_layout_cell(row.outcomes[each], numbers) for each in targets)]
+        [
+            Text(row.words, "name"),
+            *(_layout_cell(row.outcomes[target], numbers) for target in targets),
+        ]
         for row in layouts
     ]
     _print_matrix(["", *targets], held)

@@ -114,8 +114,8 @@ def _parts(line: str, width: int, indent: str = "") -> list[str]:
         indent + line[:start],
         *(
             part
-            for each in _arguments(line[start:end])
-            for part in _parts(each, width, indent + "    ")
+            for argument in _arguments(line[start:end])
+            for part in _parts(argument, width, indent + "    ")
         ),
         *_parts(line[end:], width, indent),
     ]
@@ -148,15 +148,15 @@ def _arguments(inside: str) -> list[str]:
 
 def _operators(line: str) -> list[tuple[str, int]]:
     """The operators of a line, and their positions, without those in strings."""
-    found: list[tuple[str, int]] = []
+    operators: list[tuple[str, int]] = []
     # A part of a line may open a bracket without closing it, which is an error here.
     with suppress(tokenize.TokenError, SyntaxError):
-        found.extend(
+        operators.extend(
             (token.string, token.start[1])
             for token in tokenize.generate_tokens(io.StringIO(line).readline)
             if token.type == tokenize.OP and token.start[0] == 1
         )
-    return found
+    return operators
 
 
 # -- explain ---------------------------------------------------------------------------------------
@@ -368,13 +368,13 @@ def _named(name: str, option: str) -> None:
 
 def _known(framework: str, option: str) -> str:
     """The canonical name of a framework. For an unknown name, outside packages are looked up."""
-    found = known()
+    frameworks = known()
     framework = NAMES.get(framework, framework)
-    if framework not in found:
-        found = backends()
+    if framework not in frameworks:
+        frameworks = backends()
     names = [
         name
-        for name, backend in found.items()
+        for name, backend in frameworks.items()
         if option == "--from" or backend.capabilities.dtypes.held
     ]
     if framework in names:

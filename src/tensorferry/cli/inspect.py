@@ -75,9 +75,9 @@ def _report(
         allowed = _allowed(path, contents, allow)
         summary = summarise(path, contents)
         if values and summary.safe:
-            found = _statistics(contents)
+            statistics = _statistics(contents)
         else:
-            found = None
+            statistics = None
     except UnsafeFileError as error:
         return _refused(path, error, as_json=as_json, first=first)
     except (ConversionError, OSError) as error:
@@ -90,15 +90,15 @@ def _report(
     else:
         code = max(map(code_of, lacking), default=0)
     if as_json:
-        data = _data(summary, contents, allowed, found, every=every)
+        data = _data(summary, contents, allowed, statistics, every=every)
         return code, {**data, "error": error_data(lacking[0], "inspect")} if lacking else data
     with writing():
         _title(summary.path, first=first)
         facts(list(_facts(summary, allowed, every=every)))
         if summary.tensors:
             sys.stdout.write("\n")
-        if found is not None:
-            _print_statistics(found)
+        if statistics is not None:
+            _print_statistics(statistics)
         elif every:
             _print_tensors(contents)
         else:
@@ -115,7 +115,7 @@ def _statistics(contents: Contents) -> dict[str, Statistics | None]:
     blocks = blocks_of(contents)
     total = sum(stored.nbytes for stored in contents.tensors.values())
     known: dict[Hashable, Statistics | None] = {}
-    found = {}
+    by_name = {}
     with progress("reading", lambda: total) as moved:
         for name, stored in contents.tensors.items():
             if stored.key not in known:
@@ -123,8 +123,8 @@ def _statistics(contents: Contents) -> dict[str, Statistics | None]:
                     known[stored.key] = None
                 else:
                     known[stored.key] = statistics(stored, moved)
-            found[name] = known[stored.key]
-    return found
+            by_name[name] = known[stored.key]
+    return by_name
 
 
 def _allowed(path: Path, contents: Contents, allow: frozenset[str]) -> list[str]:
@@ -171,7 +171,7 @@ def _data(
     summary: Summary,
     contents: Contents,
     allowed: list[str],
-    found: dict[str, Statistics | None] | None,
+    statistics: dict[str, Statistics | None] | None,
     *,
     every: bool,
 ) -> dict[str, Any]:
@@ -197,19 +197,20 @@ def _data(
         "others": summary.others,
         "folded": [
             {
-                "name": each.name,
-                "numbers": list(each.ranges),
-                "count": each.total,
-                "dtype": each.dtype,
-                "shape": list(each.shape),
+                "name": fold.name,
+                "numbers": list(fold.ranges),
+                "count": fold.total,
+                "dtype": fold.dtype,
+                "shape": list(fold.shape),
             }
-            for each in summary.folds
+            for fold in summary.folds
         ],
         "error": None,
     }
-    if found is not None:
+    if statistics is not None:
         data["statistics"] = {
-            name: None if each is None else each._asdict() for name, each in found.items()
+            name: None if of_tensor is None else of_tensor._asdict()
+            for name, of_tensor in statistics.items()
         }
     if every:
         data["all"] = [
@@ -239,39 +240,43 @@ def _tensors(contents: Contents) -> Iterator[tuple[str, str, list[int], Stored]]
             yield name, stored.dtype, list(stored.shape), stored
 
 
-def _print_statistics(found: dict[str, Statistics | None]) -> None:
+def _print_statistics(statistics: dict[str, Statistics | None]) -> None:
     """Print a line for each tensor, after a line of headings."""
     lines = [("", "min", "max", "mean", "zeros", "spread", "")]
-    for name, each in found.items():
-        if each is None or each.smallest is None:
+    for name, of_tensor in statistics.items():
+        if of_tensor is None or of_tensor.smallest is None:
             numbers = ["", "", "", "", ""]
         else:
             bars = "".join(
-                _BARS[-(-count * (len(_BARS) - 1) // max(each.histogram))]
-                for count in each.histogram
+                _BARS[-(-count * (len(_BARS) - 1) // max(of_tensor.histogram))]
+                for count in of_tensor.histogram
             )
-            numbers = [f"{number:.4g}" for number in (each.smallest, each.largest, each.mean or 0)]
-            numbers += [f"{each.zeros:,}", bars]
-        lines.append((printable(name), *numbers, _remark(each)))  # type: ignore[arg-type]
+            numbers = [
+                f"{number:.4g}"
+                for number in (of_tensor.smallest, of_tensor.largest, of_tensor.mean or 0)
+            ]
+            numbers += [f"{of_tensor.zeros:,}", bars]
+        lines.append((printable(name), *numbers, _remark(of_tensor)))  # type: ignore[arg-type]
     rows(lines, styles=("name", "", "", "", "", "quiet", "warn"), right={1, 2, 3, 4}, headed=True)
 
 
-def _remark(found: Statistics | None) -> str:
+def _remark(statistics: Statistics | None) -> str:
     """What the numbers of a tensor do not say."""
-    if found is None:
+    if statistics is None:
         return "quantised blocks"
-    counts = ((found.nans, "NaN"), (found.infinite, "inf"))
+    counts = ((statistics.nans, "NaN"), (statistics.infinite, "inf"))
     odd = [f"{count:,} {word}" for count, word in counts if count]
-    if not odd and found.smallest is None:
+    if not odd and statistics.smallest is None:
         return "no values"
     return ", ".join(odd)
 
 
 def _print_tensors(contents: Contents) -> None:
     """Print a line for each tensor."""
-    found = _tensors(contents)
+    tensors = _tensors(contents)
     lines = (
-        (printable(name), dtype, str(shape), _place(stored)) for name, dtype, shape, stored in found
+        (printable(name), dtype, str(shape), _place(stored))
+        for name, dtype, shape, stored in tensors
     )
     rows(lines, styles=("name", "", "", "quiet"))
 
@@ -288,7 +293,7 @@ def _print_folds(folds: Sequence[Fold]) -> None:
 def _fold_cells(fold: Fold) -> tuple[str, ...]:
     """The cells of the line for a fold."""
     times = f"{fold.total:,}x" if fold.total > 1 else ""
-    ranges = [f"({each})" if "," in each else each for each in fold.ranges]
+    ranges = [f"({part})" if "," in part else part for part in fold.ranges]
     numbers = "# " + ", ".join(ranges) if ranges else ""
     return printable(fold.name), times, fold.dtype, str(list(fold.shape)), numbers
 
@@ -314,14 +319,14 @@ def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tup
             lacking = ", complete"
         yield "shards", f"{there} of {summary.shards.total}{lacking}"
     yield "tensors", f"{summary.tensors:,}"
-    counts = sorted(summary.parameters.items(), key=lambda each: -each[1])
+    counts = sorted(summary.parameters.items(), key=lambda item: -item[1])
     by_dtype = ", ".join(f"{dtype} {number:,}" for dtype, number in counts)
     total = sum(summary.parameters.values())
     yield (
         "parameters",
         f"{total:,} ({by_dtype})" if len(summary.parameters) > 1 else by_dtype or "0",
     )
-    parts = sorted(summary.modules.items(), key=lambda each: -each[1])
+    parts = sorted(summary.modules.items(), key=lambda item: -item[1])
     yield from _some(
         "modules",
         [f"{name} {count:,} ({100 * count / max(total, 1):.0f}%)" for name, count in parts],

@@ -76,7 +76,7 @@ def check(
         findings = read.check(source, against, dims=dims_of(dim))
         with writing():
             if json:
-                result("map check", {"findings": [each._asdict() for each in findings]})
+                result("map check", {"findings": [finding._asdict() for finding in findings]})
             else:
                 _print_findings(findings, table)
         return EXIT_FAILED if findings else 0
@@ -121,13 +121,13 @@ def invert(
     """The table back, or what of it cannot be inverted."""
 
     def run(read: WeightMap) -> int:
-        found = read.inverse(source, dims=dims_of(dim))
-        _write(found, output, overwrite=overwrite)
-        given = [
-            name for name, ways in found.dims.items() if ways == ("",) and name not in read.dims
+        inverted = read.inverse(source, dims=dims_of(dim))
+        _write(inverted, output, overwrite=overwrite)
+        undecided = [
+            name for name, ways in inverted.dims.items() if ways == ("",) and name not in read.dims
         ]
-        if given:
-            show_note(f"to be given with --dim, or told by SOURCE: {named(given, 20)}")
+        if undecided:
+            show_note(f"to be given with --dim, or told by SOURCE: {named(undecided, 20)}")
         return 0
 
     raise typer.Exit(_done("map invert", table, run))
@@ -249,11 +249,14 @@ def _write(table: WeightMap, output: Path | None, *, overwrite: bool) -> None:
 
 
 def _print_findings(findings: Iterable[MapFinding], table: Path) -> None:
-    lines = [(each.kind, printable(each.tensor), printable(each.message)) for each in findings]
+    lines = [
+        (finding.kind, printable(finding.tensor), printable(finding.message))
+        for finding in findings
+    ]
     rows(lines, styles=("warn", "name", ""))
     verdict = ("failed", "bad") if lines else ("ok", "ok")
-    found = f", {counted(len(lines), 'finding')}" if lines else ""
-    paragraph(Text.assemble(f"{printable(str(table))}: ", verdict, found))
+    told = f", {counted(len(lines), 'finding')}" if lines else ""
+    paragraph(Text.assemble(f"{printable(str(table))}: ", verdict, told))
 
 
 def dims_of(words: Iterable[str] | None) -> dict[str, int]:
@@ -262,10 +265,10 @@ def dims_of(words: Iterable[str] | None) -> dict[str, int]:
     Raises:
         typer.BadParameter: One is typed in another way.
     """
-    found = {}
+    sizes = {}
     for word in words or ():
         name, mark, number = word.partition("=")
         if not mark or not name or not number.isdecimal():
             raise typer.BadParameter(f"{word!r} is not like h=32", param_hint="--dim")
-        found[name] = int(number)
-    return found
+        sizes[name] = int(number)
+    return sizes

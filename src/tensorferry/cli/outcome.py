@@ -231,7 +231,7 @@ def _typed(name: str, option: str, value: object) -> str:
         if name == "copy":
             return "--no-copy" if value is False else "leaving --no-copy out"
         return f"leaving {option} out"
-    return " ".join(f"{option} {each}" for each in _shell_words(value))
+    return " ".join(f"{option} {shell_word}" for shell_word in _shell_words(value))
 
 
 def _shell_words(value: object) -> list[str]:
@@ -243,9 +243,9 @@ def _shell_words(value: object) -> list[str]:
     if isinstance(value, Code):
         return [shlex.quote(value.text)]
     if isinstance(value, dict):
-        value = [f"{key}={each}" for key, each in value.items()]
+        value = [f"{key}={value_of_key}" for key, value_of_key in value.items()]
     words = value if isinstance(value, (list, tuple)) else [value]
-    return [shlex.quote(str(each)) for each in words]
+    return [shlex.quote(str(word)) for word in words]
 
 
 _TYPED = re.compile(
@@ -266,7 +266,7 @@ def unbroken(hint: str) -> str:
     >>> unbroken("pip install h5py, or another format").split(" ")
     ['pip\xa0install\xa0h5py,', 'or', 'another', 'format']
     """
-    return _TYPED.sub(lambda found: solid(found[0]), hint)
+    return _TYPED.sub(lambda match: solid(match[0]), hint)
 
 
 # -- what a command ends with ----------------------------------------------------------------------
@@ -318,8 +318,8 @@ def show_message(
 
     width = line_width(sys.stderr)
     lines = wrapped(Text.assemble((title, "bad"), ": ", printable(message)), width)
-    for each in details:
-        lines += wrapped(Text(printable(f"  {each}")), width)
+    for detail in details:
+        lines += wrapped(Text(printable(f"  {detail}")), width)
     if hint:
         code = Text.assemble(("Hint: ", "title"), (unbroken(printable(hint)), "code"))
         lines += [Text(), *wrapped(code, width, fold=False)]
@@ -456,9 +456,9 @@ def plain(value: Any) -> Any:
     return repr(value)
 
 
-def counted(number: int, one: str) -> str:
+def counted(number: int, singular: str) -> str:
     """``1 tensor``, ``2 tensors``."""
-    return f"{number:,} {one if number == 1 else one + 's'}"
+    return f"{number:,} {singular if number == 1 else singular + 's'}"
 
 
 def unknown_word(word: str, words: Iterable[str]) -> str:
@@ -480,7 +480,7 @@ def _each(error: Exception) -> list[str]:
         several = error.exceptions
     else:
         several = ()
-    return [f"{type(each).__name__}: {each.message}" for each in several]
+    return [f"{type(error).__name__}: {error.message}" for error in several]
 
 
 def _words(error: Exception, command: str) -> tuple[str, str | None]:

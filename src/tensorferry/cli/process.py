@@ -102,7 +102,7 @@ def expanded(paths: Sequence[Path], *, is_quiet: bool) -> list[Path]:
         paths: Files and folders.
         is_quiet: Whether to be silent about what is left out of a folder.
     """
-    return [each for path in paths for each in _members(path, is_quiet=is_quiet)]
+    return [member for path in paths for member in _members(path, is_quiet=is_quiet)]
 
 
 def _members(path: Path, *, is_quiet: bool) -> list[Path]:
@@ -115,7 +115,7 @@ def _members(path: Path, *, is_quiet: bool) -> list[Path]:
         return [path]  # the command reports the error
     if whole == path:
         return [path]
-    known = [each for each in entries if not each.name.startswith(".") and _is_known(each)]
+    known = [entry for entry in entries if not entry.name.startswith(".") and _is_known(entry)]
     shown = known if whole is None else [path]
     if shown and not is_quiet:
         for what, left in _left_out(entries, known, whole):
@@ -128,12 +128,12 @@ def _left_out(
 ) -> Iterator[tuple[str, list[str]]]:
     """What is left out of a folder: why, and the names."""
     if whole is not None:
-        others = [each.name for each in known if each != whole]
+        others = [entry.name for entry in known if entry != whole]
         groups = {f"not read, since {whole.name} is the model": others}
     else:
-        left = [each for each in entries if each not in known]
-        files = [each.name for each in left if not each.is_dir()]
-        folders = [each.name for each in left if each.is_dir()]
+        left = [entry for entry in entries if entry not in known]
+        files = [entry.name for entry in left if not entry.is_dir()]
+        folders = [entry.name for entry in left if entry.is_dir()]
         groups = {
             "not of a format that is known": files,
             "folders that are not looked into": folders,

@@ -57,10 +57,10 @@ def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
     try:
         source = ferry.open(path, allow=allow)
         with TemporaryDirectory() as folder:
-            made: dict[str, Path] = {}
-            journeys = list(_journeys(path, source, Path(folder), made, allow))
+            first_files: dict[str, Path] = {}
+            journeys = list(_journeys(path, source, Path(folder), first_files, allow))
             with quiet("loading the frameworks …"):
-                loaded = list(_loads(made, source))
+                loaded = list(_loads(first_files, source))
     except (ConversionError, OSError) as error:
         return failed("roundtrip", {"path": str(path)}, error, as_json=as_json)
     held = all(row["equal"] for row in (*journeys, *loaded))
@@ -89,23 +89,23 @@ def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
 
 
 def _journeys(
-    path: Path, source: Contents, folder: Path, made: dict[str, Path], allow: Sequence[str]
+    path: Path, source: Contents, folder: Path, first_files: dict[str, Path], allow: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Convert the file to every format (put into `made`), and each of these to every other."""
-    whole = [each for each in formats().values() if each.first_class and not each.holds_one]
-    for each in whole:
-        made[each.name] = folder / f"first{each.suffixes[0]}"
-        yield _step(path, made[each.name], source, allow=allow)
-    for one, other in permutations(whole, 2):
-        if one.name == source.format:
+    """Convert the file to every format (put into `first_files`), and each of these to every other."""
+    whole = [form for form in formats().values() if form.first_class and not form.holds_one]
+    for form in whole:
+        first_files[form.name] = folder / f"first{form.suffixes[0]}"
+        yield _step(path, first_files[form.name], source, allow=allow)
+    for before, other in permutations(whole, 2):
+        if before.name == source.format:
             continue  # the file itself has gone to the other
         there = folder / f"then{other.suffixes[0]}"
-        yield _step(made[one.name], there, source)
+        yield _step(first_files[before.name], there, source)
         there.unlink()
     largest = max(source.tensors, key=lambda name: source.tensors[name].nbytes, default=None)
-    for each in formats().values():
-        if each.first_class and each.holds_one and largest is not None:
-            yield _step(path, folder / f"one{each.suffixes[0]}", source, largest, allow=allow)
+    for form in formats().values():
+        if form.first_class and form.holds_one and largest is not None:
+            yield _step(path, folder / f"one{form.suffixes[0]}", source, largest, allow=allow)
 
 
 def _step(
@@ -143,14 +143,14 @@ def _step(
     }
 
 
-def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
+def _loads(first_files: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
     """Load each format in each framework that works here, use every tensor, and compare."""
     here = working(ferry.frameworks(load=True))
     for target in _TARGETS:
         if target not in here:
             continue
         ferry.convert([1.0], target)  # so that the time does not include the start of the framework
-        for name, path in made.items():
+        for name, path in first_files.items():
             started = time.perf_counter()
             state = ferry.load(path, target, lazy=True, strict=False)
             mapped = time.perf_counter() - started
@@ -194,7 +194,7 @@ def _bits(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], bytes]:
     return str(array.dtype), array.shape, np.ascontiguousarray(array).tobytes()
 
 
-def _print_journeys(found: Sequence[dict[str, Any]]) -> None:
+def _print_journeys(journeys: Sequence[dict[str, Any]]) -> None:
     lines = [("from", "to", "tensors", "size", "seconds", "bits")]
     lines += [
         (
@@ -205,12 +205,12 @@ def _print_journeys(found: Sequence[dict[str, Any]]) -> None:
             f"{row['seconds']:.2f}",
             _verdict(equal=row["equal"]),
         )
-        for row in found
+        for row in journeys
     ]
     rows(lines, styles=[""] * 6, right={2, 3, 4}, headed=True)
 
 
-def _print_loads(found: Sequence[dict[str, Any]]) -> None:
+def _print_loads(loads: Sequence[dict[str, Any]]) -> None:
     lines = [("from", "into", "mapped, ms", "used, ms", "shared", "copied", "refused", "bits")]
     lines += [
         (
@@ -223,7 +223,7 @@ def _print_loads(found: Sequence[dict[str, Any]]) -> None:
             f"{len(row['refused']):,}",
             _verdict(equal=row["equal"]),
         )
-        for row in found
+        for row in loads
     ]
     rows(lines, styles=[""] * 8, right={2, 3, 4, 5, 6}, headed=True)
 

@@ -53,7 +53,7 @@ class Command(TyperCommand):
         OUT``, OUT is the missing one.
         """
         typed = [word for word in args if not word.startswith("-")]
-        given = list(args)
+        words = list(args)
         try:
             rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:
@@ -62,7 +62,7 @@ class Command(TyperCommand):
             if typed and type(error) is not typer.BadParameter and missing.param in arguments[:-1]:
                 missing.param = arguments[-1]
             raise
-        self._refuse_contradictions(ctx, given)
+        self._refuse_contradictions(ctx, words)
         return rest
 
     def _refuse_contradictions(self, ctx: Any, args: list[str]) -> None:
@@ -78,10 +78,10 @@ class Command(TyperCommand):
         used -= {
             param.opts[0] for param in options if param.secondary_opts and param.opts[0] not in args
         }
-        for one, other, why in CONTRADICTIONS.get(str(self.name), ()):
-            if {one, other} <= used:
+        for option, other, why in CONTRADICTIONS.get(str(self.name), ()):
+            if {option, other} <= used:
                 raise _UsageError(
-                    f"{one} and {other} contradict each other: {why}. Give one of them.", ctx
+                    f"{option} and {other} contradict each other: {why}. Give one of them.", ctx
                 )
 
 
@@ -185,9 +185,9 @@ def _panels(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
                 usual = "Options"
             title = getattr(param, "rich_help_panel", None) or usual
             panels.setdefault(title, []).append((_written(param), _about(param)))
-    for name, each in getattr(command, "commands", {}).items():
-        title = getattr(each, "rich_help_panel", None) or "Commands"
-        panels.setdefault(title, []).append((name, " ".join((each.help or "").split())))
+    for name, subcommand in getattr(command, "commands", {}).items():
+        title = getattr(subcommand, "rich_help_panel", None) or "Commands"
+        panels.setdefault(title, []).append((name, " ".join((subcommand.help or "").split())))
     return {title: panels[title] for title in sorted(panels, key=lambda title: title == "Options")}
 
 

@@ -213,10 +213,10 @@ def _specials(row: ElementFormat) -> list[int]:
         return [pattern % (2 * top) for pattern in (0, 1, 2 * top - 1, top, top - 1, top + 1, 2)]
     if row.specials == "scale":
         return [0, 1, 0x7F, 0xFE, 0xFF]
-    one, full = row.bias << row.mantissa, (1 << row.exponent) - 1 << row.mantissa
+    unit, full = row.bias << row.mantissa, (1 << row.exponent) - 1 << row.mantissa
     tail = (1 << row.mantissa) - 1
     quiet = 1 << max(row.mantissa - 1, 0)
-    positive = [0, 1, tail, tail + 1, one, full - 1, full]
+    positive = [0, 1, tail, tail + 1, unit, full - 1, full]
     if row.mantissa > 2:
         positive += [full | quiet, full | 1, full | quiet | 1, full | tail]
     else:
@@ -227,10 +227,10 @@ def _specials(row: ElementFormat) -> list[int]:
 def flip_sign(dtype: str, content: bytes, *, imaginary_only: bool = False) -> bytes:
     """The bytes of the negated numbers; with `imaginary_only`, of their conjugates."""
     row = FORMATS[dtype]
-    found = _split(content, row.part)
+    elements = _split(content, row.part)
     start, step = (1, 2) if imaginary_only else (0, 1)
-    found[start::step] = [pattern ^ 1 << (row.bits - 1) for pattern in found[start::step]]
-    return struct.pack(f"={len(found)}{_CODES[row.part]}", *found)
+    elements[start::step] = [pattern ^ 1 << (row.bits - 1) for pattern in elements[start::step]]
+    return struct.pack(f"={len(elements)}{_CODES[row.part]}", *elements)
 
 
 def swap(dtype: str, content: bytes) -> bytes:

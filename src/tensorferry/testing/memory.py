@@ -92,9 +92,9 @@ def image(layout: str, dtype: str) -> Image:
         offset + sum(at * step for at, step in zip(index, strides, strict=True))
         for index in product(*map(range, shape))
     ]
-    found = sorted(set(places))
-    elements = dict(zip(found, patterns(dtype, max(len(found), 1)), strict=False))
-    block = bytearray(b"\x01" * (max(found, default=0) + itemsize))
+    distinct = sorted(set(places))
+    elements = dict(zip(distinct, patterns(dtype, max(len(distinct), 1)), strict=False))
+    block = bytearray(b"\x01" * (max(distinct, default=0) + itemsize))
     for place, element in elements.items():
         block[place : place + itemsize] = element
     return Image(bytes(block), offset, shape, strides, b"".join(elements[at] for at in places))

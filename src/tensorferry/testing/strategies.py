@@ -25,7 +25,7 @@ __all__ = ["contents", "dtypes", "images", "requests", "shapes", "tensors"]
 def dtypes(*frameworks: str) -> st.SearchStrategy[str]:
     """Names of dtypes that all these frameworks have."""
     declared = [registry.ready(name).capabilities.dtypes.held for name in frameworks]
-    return st.sampled_from([name for name in FORMATS if all(name in each for each in declared)])
+    return st.sampled_from([name for name in FORMATS if all(name in held for held in declared)])
 
 
 def shapes(axes: int = 3, longest: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
@@ -39,7 +39,9 @@ def contents(dtype: str, count: int) -> st.SearchStrategy[bytes]:
     parts = row.itemsize // row.part
     width = 1 if row.kind == "bool" else row.bits
     anything = st.lists(st.integers(0, (1 << width) - 1), min_size=parts, max_size=parts).map(
-        lambda found: b"".join(part.to_bytes(row.part, "little") for part in found)
+        lambda patterns_drawn: b"".join(
+            part.to_bytes(row.part, "little") for part in patterns_drawn
+        )
     )
     special = st.sampled_from(patterns(dtype, 24))
     elements = st.lists(special | anything, min_size=count, max_size=count)
@@ -118,8 +120,8 @@ def tensors(
     witness = witness_for(framework)
     name = dtype or draw(dtypes(framework))
     strides = registry.ready(framework).capabilities.memory.strides
-    found = draw(shape) if isinstance(shape, st.SearchStrategy) else shape
-    return witness.lay(draw(images(name, plain=strides != "any", shape=found)), name)
+    lengths = draw(shape) if isinstance(shape, st.SearchStrategy) else shape
+    return witness.lay(draw(images(name, plain=strides != "any", shape=lengths)), name)
 
 
 def requests() -> st.SearchStrategy[dict[str, Any]]:

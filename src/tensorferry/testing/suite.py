@@ -128,9 +128,9 @@ def groups(backend: str | None = None, *, paths: bool = False) -> list[Group]:
     if backend is not None:
         named = witness_named(backend)
         all_witnesses = {
-            name: each
-            for name, each in all_witnesses.items()
-            if each is named or each.is_installed()
+            name: witness
+            for name, witness in all_witnesses.items()
+            if witness is named or witness.is_installed()
         }
     return [
         Group(source.name, layout, target.name, mode, paths)
@@ -156,12 +156,12 @@ def check(group: Group) -> int:
 
     .. versionadded:: 0.1
     """
-    found = list(outcomes(group))
-    wrong = [finding for outcome in found for finding in outcome.findings]
+    judged = list(outcomes(group))
+    wrong = [finding for outcome in judged for finding in outcome.findings]
     if wrong:
-        errors = (outcome.error for outcome in found if outcome.error is not None)
+        errors = (outcome.error for outcome in judged if outcome.error is not None)
         raise NonConformance(wrong) from next(errors, None)
-    return len(found)
+    return len(judged)
 
 
 def outcomes(
@@ -291,16 +291,16 @@ class _Case:
     def attempt(self, name: str, function: Any) -> Any:
         """The result of a function; ``None`` after an error, which is checked."""
         try:
-            found = function(self.sample.x, self.target.name, copy=self.cell.copy)
+            result = function(self.sample.x, self.target.name, copy=self.cell.copy)
         except Exception as error:  # noqa: BLE001 - any error is checked
             self.reason = error.message if isinstance(error, ConversionError) else str(error)
             self.judge_error(name, error)
             return None
         if self.must.error is not None:
             self.wrong("raises", f"{name} must raise {self.must.error.__name__}, and did not")
-        elif found is None:
+        elif result is None:
             self.wrong("type", f"{name} returned None")
-        return found
+        return result
 
     def judge_error(self, name: str, error: Exception) -> None:
         if not isinstance(error, ConversionError) or type(error) is not self.must.error:
@@ -436,16 +436,19 @@ def _steps(place: Place) -> tuple[int, ...]:
     )
 
 
-def _difference(dtype: str, found: object, expected: object) -> str:
+def _difference(dtype: str, given_bits: object, expected: object) -> str:
     """Where two contents differ: the first element, as a number and as bytes."""
-    if not isinstance(found, bytes) or not isinstance(expected, bytes):
-        return f"{found!r} instead of {expected!r}"
+    if not isinstance(given_bits, bytes) or not isinstance(expected, bytes):
+        return f"{given_bits!r} instead of {expected!r}"
     size = FORMATS[dtype].itemsize
     pairs = [
-        (found[at : at + size], expected[at : at + size]) for at in range(0, len(expected), size)
+        (given_bits[at : at + size], expected[at : at + size])
+        for at in range(0, len(expected), size)
     ]
-    if len(found) != len(expected):
-        return f"{len(found) / size:g} elements instead of {len(pairs)}"
-    places = [index for index, (one, other) in enumerate(pairs) if one != other]
-    one, other = (f"{decode(dtype, each)[0]} ({each.hex()})" for each in pairs[places[0]])
-    return f"element {places[0]} is {one} instead of {other}; {len(places)} of {len(pairs)} differ"
+    if len(given_bits) != len(expected):
+        return f"{len(given_bits) / size:g} elements instead of {len(pairs)}"
+    places = [index for index, (pair_of_bits, other) in enumerate(pairs) if pair_of_bits != other]
+    value, other = (f"{decode(dtype, bits)[0]} ({bits.hex()})" for bits in pairs[places[0]])
+    return (
+        f"element {places[0]} is {value} instead of {other}; {len(places)} of {len(pairs)} differ"
+    )

@@ -164,9 +164,9 @@ class Witness(ABC):
         """A new tensor with a layout; ``None`` if the framework has no such tensor."""
         if layout not in LAYOUTS:
             return None
-        found = image(layout, dtype)
-        x = self.lay(found, dtype)
-        return Sample(x, dtype, found.shape, found.content, self.writes, self.writes)
+        source_image = image(layout, dtype)
+        x = self.lay(source_image, dtype)
+        return Sample(x, dtype, source_image.shape, source_image.content, self.writes, self.writes)
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -223,21 +223,21 @@ def _own() -> dict[str, Witness]:
     names = [
         f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)
     ]
-    found = [importlib.import_module(name).WITNESS for name in names]
-    return {witness.name: witness for witness in found}
+    own = [importlib.import_module(name).WITNESS for name in names]
+    return {witness.name: witness for witness in own}
 
 
-def _witness_of_entry_point(name: str, found: object) -> Witness:
+def _witness_of_entry_point(name: str, loaded: object) -> Witness:
     """The witness of an entry point, which may be a class or an instance."""
-    made = found() if isinstance(found, type) else found
-    if not isinstance(made, Witness):
-        raise TypeError(f"{type(made).__qualname__} is no tensorferry.testing.Witness")
-    if made.name != name:
+    witness = loaded() if isinstance(loaded, type) else loaded
+    if not isinstance(witness, Witness):
+        raise TypeError(f"{type(witness).__qualname__} is no tensorferry.testing.Witness")
+    if witness.name != name:
         raise ValueError(
-            f"its entry point is named {name!r}, and its witness {made.name!r}: "
+            f"its entry point is named {name!r}, and its witness {witness.name!r}: "
             "both need the name of the backend"
         )
-    return made
+    return witness
 
 
 outside: EntryPoints[Witness] = EntryPoints(
@@ -246,7 +246,7 @@ outside: EntryPoints[Witness] = EntryPoints(
     known=lambda: _brought,
     own=_own,
     make=_witness_of_entry_point,
-    keep=lambda made: _brought.setdefault(made.name, made),
+    keep=lambda witness: _brought.setdefault(witness.name, witness),
     lock=threading.RLock(),
 )
 """The witnesses of outside packages."""
@@ -278,17 +278,17 @@ def witness_named(name: str) -> Witness:
     Raises:
         LookupError: It has none, or that of its package is broken.
     """
-    found = witnesses().get(name)
-    broken = None if found else outside.failure([name])
+    witness = witnesses().get(name)
+    broken = None if witness else outside.failure([name])
     if broken is not None:
         raise LookupError(broken.message) from broken
-    if found is None:
+    if witness is None:
         raise LookupError(
             f"the backend {name!r} has no witness: add one with "
             "tensorferry.testing.add_witness(...), or with an entry point in the group "
             f"{outside.group!r}"
         )
-    return found
+    return witness
 
 
 def witness_for(name: str) -> Witness:
@@ -299,11 +299,11 @@ def witness_for(name: str) -> Witness:
 
     .. versionadded:: 0.1
     """
-    found = witness_named(name)
-    why = found.missing()
+    witness = witness_named(name)
+    why = witness.missing()
     if why is not None:
         raise LookupError(why)
-    return found
+    return witness
 
 
 # -- witnesses of columns --------------------------------------------------------------------------
@@ -332,11 +332,11 @@ class ColumnWitness(Witness):
         return True
 
     def make(self, layout: str, dtype: str) -> Sample | None:
-        found = image("aligned" if layout == "column" else layout, dtype)
-        shape = (24,) if layout == "column" else found.shape
-        x = self.build(found.content, dtype, shape)
-        poke = self.poker(x) if found.content else None
-        return Sample(x, dtype, shape, found.content, False, self.mutable, poke=poke)
+        source_image = image("aligned" if layout == "column" else layout, dtype)
+        shape = (24,) if layout == "column" else source_image.shape
+        x = self.build(source_image.content, dtype, shape)
+        poke = self.poker(x) if source_image.content else None
+        return Sample(x, dtype, shape, source_image.content, False, self.mutable, poke=poke)
 
     def poker(self, x: Any) -> Callable[[bytes], None] | None:
         """A function that writes other elements into a column; ``None`` if the library has none."""

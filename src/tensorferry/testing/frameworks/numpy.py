@@ -35,9 +35,9 @@ def at_64(content: bytes) -> Array:
     """A writable copy of bytes, at an address that is a multiple of 64."""
     raw = np.empty(len(content) + 64, np.uint8)
     start = -raw.__array_interface__["data"][0] % 64
-    found = raw[start : start + len(content)]
-    found[...] = np.frombuffer(content, np.uint8)
-    return found
+    aligned = raw[start : start + len(content)]
+    aligned[...] = np.frombuffer(content, np.uint8)
+    return aligned
 
 
 def place_of(array: Array) -> Place:
@@ -74,18 +74,18 @@ class NumpyWitness(Witness):
 
     def lay(self, image: Image, dtype: str) -> Array:
         block = at_64(image.block)
-        found: Array = np.ndarray(
+        laid: Array = np.ndarray(
             image.shape, dtype_of(dtype), block.data, image.offset, image.strides
         )
-        return found
+        return laid
 
     def knows(self, dtype: str) -> bool:
         return dtype in FORMATS
 
     def make(self, layout: str, dtype: str) -> Sample | None:
         if layout in LAYOUTS:
-            found = image_of(layout, dtype)
-            return Sample(WITNESS.lay(found, dtype), dtype, found.shape, found.content, True, True)
+            image = image_of(layout, dtype)
+            return Sample(WITNESS.lay(image, dtype), dtype, image.shape, image.content, True, True)
         makers: dict[str, Callable[[str, str], Sample | None]] = {
             "frozen": _frozen,
             "owned": _owned,
@@ -122,40 +122,40 @@ class NumpyWitness(Witness):
 
 
 def _read_only(x: Array) -> Array:
-    found: Array = x.view()
-    found.flags.writeable = False
-    return found
+    view: Array = x.view()
+    view.flags.writeable = False
+    return view
 
 
 def _frozen(layout: str, dtype: str) -> Sample:
     """An array over the memory of a `bytes` object, which cannot be written."""
-    found = image_of(layout.removeprefix("frozen").strip() or "aligned", dtype)
-    held = bytes(len(found.block) + 64)
+    image = image_of(layout.removeprefix("frozen").strip() or "aligned", dtype)
+    held = bytes(len(image.block) + 64)
     start = ctypes.cast(ctypes.c_char_p(held), ctypes.c_void_p).value or 0
     shift = -start % 64
     # Only this function refers to these bytes yet, so that they may be set.
-    ctypes.memmove(start + shift, found.block, len(found.block))
-    x: Array = np.ndarray(found.shape, dtype_of(dtype), held, shift + found.offset, found.strides)
-    return Sample(x, dtype, found.shape, found.content, writable=False, mutable=False)
+    ctypes.memmove(start + shift, image.block, len(image.block))
+    x: Array = np.ndarray(image.shape, dtype_of(dtype), held, shift + image.offset, image.strides)
+    return Sample(x, dtype, image.shape, image.content, writable=False, mutable=False)
 
 
 def _owned(layout: str, dtype: str) -> Sample:  # noqa: ARG001
-    found = image_of("aligned", dtype)
-    x = np.frombuffer(found.content, dtype_of(dtype)).reshape(found.shape).copy()
+    image = image_of("aligned", dtype)
+    x = np.frombuffer(image.content, dtype_of(dtype)).reshape(image.shape).copy()
     x = x if x.base is None else x.copy()
     x.flags.writeable = False
-    return Sample(x, dtype, found.shape, found.content, writable=False, mutable=False)
+    return Sample(x, dtype, image.shape, image.content, writable=False, mutable=False)
 
 
 def _view(layout: str, dtype: str) -> Sample:  # noqa: ARG001
     """A read-only view of a writable array."""
-    found = image_of("aligned", dtype)
-    base = WITNESS.lay(found, dtype)
+    image = image_of("aligned", dtype)
+    base = WITNESS.lay(image, dtype)
     return Sample(
         _read_only(base),
         dtype,
-        found.shape,
-        found.content,
+        image.shape,
+        image.content,
         writable=False,
         mutable=True,
         poke=lambda content: WITNESS.poke(base, content),
@@ -167,32 +167,32 @@ def _big_endian(layout: str, dtype: str) -> Sample | None:
     other = kind.newbyteorder("S") if kind.type.__module__ == "numpy" else kind
     if other.isnative:
         return None
-    found = image_of(layout.removeprefix("big-endian").strip() or "aligned", dtype)
-    x = WITNESS.lay(found, dtype).view(other)
+    image = image_of(layout.removeprefix("big-endian").strip() or "aligned", dtype)
+    x = WITNESS.lay(image, dtype).view(other)
     return Sample(
-        x, dtype, found.shape, swap(dtype, found.content), writable=True, mutable=True, swapped=True
+        x, dtype, image.shape, swap(dtype, image.content), writable=True, mutable=True, swapped=True
     )
 
 
 def _subclass(layout: str, dtype: str) -> Sample:  # noqa: ARG001
-    found = image_of("aligned", dtype)
-    x = WITNESS.lay(found, dtype).view(Subclass)
-    return Sample(x, dtype, found.shape, found.content, writable=True, mutable=True, plain=False)
+    image = image_of("aligned", dtype)
+    x = WITNESS.lay(image, dtype).view(Subclass)
+    return Sample(x, dtype, image.shape, image.content, writable=True, mutable=True, plain=False)
 
 
 def _map(layout: str, dtype: str) -> Sample:
-    found = image_of("aligned", dtype)
+    image = image_of("aligned", dtype)
     with tempfile.TemporaryFile() as file:
-        file.write(found.content)
+        file.write(image.content)
         file.flush()
         mode = {"read-only": "r", "shared": "r+", "private": "c"}[layout.partition(" ")[2]]
-        x: Array = np.memmap(file, dtype_of(dtype), mode, 0, found.shape)  # type: ignore[call-overload]
+        x: Array = np.memmap(file, dtype_of(dtype), mode, 0, image.shape)  # type: ignore[call-overload]
     written = mode != "r"
     return Sample(
         x,
         dtype,
-        found.shape,
-        found.content,
+        image.shape,
+        image.content,
         written,
         written,
         plain=False,

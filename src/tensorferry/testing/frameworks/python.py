@@ -58,8 +58,8 @@ class PythonWitness(Witness):
         return view.cast("B").cast(_CASTS[dtype], list(shape)) if len(shape) > 1 else view
 
     def make(self, layout: str, dtype: str) -> Sample | None:
-        found, size = image("aligned", dtype), FORMATS[dtype].itemsize
-        content, count = found.content, len(found.content) // size
+        source_image, size = image("aligned", dtype), FORMATS[dtype].itemsize
+        content, count = source_image.content, len(source_image.content) // size
         if layout in ("bytes", "bytearray"):
             if dtype != "uint8":
                 return None
@@ -140,17 +140,17 @@ def _list(dtype: str) -> Sample | None:
     if dtype not in _KINDS:
         return None
     kind, narrow = _KINDS[dtype]
-    found = image("aligned", narrow)
-    values = decode(narrow, found.content)
+    source_image = image("aligned", narrow)
+    values = decode(narrow, source_image.content)
     if kind == "int":
         values = [value % 128 for value in values]  # signed integers have these too
     if kind == "float":
         values = [value if value == value else 1.5 for value in values]  # noqa: PLR0124 - NaN has no one pattern
     content = encode(dtype, values)
     return Sample(
-        nested(dtype, found.shape, content),
+        nested(dtype, source_image.shape, content),
         dtype,
-        found.shape,
+        source_image.shape,
         content,
         writable=False,
         mutable=False,
@@ -181,11 +181,11 @@ class _Buffer(ctypes.Structure):
 def _address(view: memoryview) -> int:
     """The address of a view's first element."""
     full = 0x011C  # PyBUF_FULL_RO
-    found = _Buffer()
+    buffer = _Buffer()
     get = ctypes.pythonapi.PyObject_GetBuffer
-    get(ctypes.py_object(view), ctypes.byref(found), full)
-    start: int = found.buf or 0
-    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(found))
+    get(ctypes.py_object(view), ctypes.byref(buffer), full)
+    start: int = buffer.buf or 0
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
     return start
 
 

@@ -43,16 +43,16 @@ class TensorflowWitness(Witness):
     def _make(self, layout: str, dtype: str) -> Sample | None:
         if layout in COMPACT:
             return super().make(layout, dtype)
-        found = image("aligned", dtype)
-        x = self.build(found.content, dtype, found.shape)
+        source_image = image("aligned", dtype)
+        x = self.build(source_image.content, dtype, source_image.shape)
         if layout == "row":
-            size = len(found.content) // 4
-            content = found.content[size : 2 * size]
+            size = len(source_image.content) // 4
+            content = source_image.content[size : 2 * size]
             try:
                 part = x[1]
             except (self.tf.errors.NotFoundError, self.tf.errors.InvalidArgumentError):
                 return None  # TensorFlow cannot slice this dtype
-            return Sample(part, dtype, found.shape[1:], content, False, False)
+            return Sample(part, dtype, source_image.shape[1:], content, False, False)
         try:
             variable = self.tf.Variable(x)
         except self.tf.errors.InvalidArgumentError:
@@ -60,13 +60,13 @@ class TensorflowWitness(Witness):
         return Sample(
             variable,
             dtype,
-            found.shape,
-            found.content,
+            source_image.shape,
+            source_image.content,
             False,
             False,
             plain=False,
             isolated=True,
-            poke=lambda content: variable.assign(self.build(content, dtype, found.shape)),
+            poke=lambda content: variable.assign(self.build(content, dtype, source_image.shape)),
         )
 
     def _on_host(self) -> AbstractContextManager[Any]:

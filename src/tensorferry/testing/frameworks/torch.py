@@ -85,53 +85,53 @@ class TorchWitness(Witness):
     def make(self, layout: str, dtype: str) -> Sample | None:
         head, _, tail = layout.partition(" ")
         if layout in LAYOUTS:
-            found = image_of(layout, dtype)
-            x = self.lay(found, dtype)
-            return Sample(x, dtype, found.shape, found.content, True, True)
+            image = image_of(layout, dtype)
+            x = self.lay(image, dtype)
+            return Sample(x, dtype, image.shape, image.content, True, True)
         if layout in ("conjugate", "imaginary part", "conjugate leaf"):
             return self._lazy(layout, dtype)
         if head in ("leaf", "result", "parameter"):
             return self._in_graph(head, tail, dtype)
-        found = image_of("aligned", dtype)
-        x = self.lay(found, dtype).as_subclass(self.subclass)
-        return Sample(x, dtype, found.shape, found.content, True, True)
+        image = image_of("aligned", dtype)
+        x = self.lay(image, dtype).as_subclass(self.subclass)
+        return Sample(x, dtype, image.shape, image.content, True, True)
 
     def _lazy(self, layout: str, dtype: str) -> Sample | None:
-        kind, found = FORMATS[dtype].kind, image_of("aligned", dtype)
+        kind, image = FORMATS[dtype].kind, image_of("aligned", dtype)
         if layout == "imaginary part":
             # This is the public way to set the negative bit. The tensor is strided too.
             wide = {"float32": "complex64", "float64": "complex128"}.get(dtype)
             if wide is None:
                 return None
-            found = image_of("aligned", wide)
+            image = image_of("aligned", wide)
             size = FORMATS[dtype].itemsize
-            parts = [found.content[at : at + size] for at in range(0, len(found.content), size)]
+            parts = [image.content[at : at + size] for at in range(0, len(image.content), size)]
             content = flip_sign(dtype, b"".join(parts[1::2]))
-            x = self.lay(found, wide).conj().imag
-            return Sample(x, dtype, found.shape, content, True, True, lazy=True)
+            x = self.lay(image, wide).conj().imag
+            return Sample(x, dtype, image.shape, content, True, True, lazy=True)
         if kind != "complex":
             return None
-        whole = self.lay(found, dtype)
+        whole = self.lay(image, dtype)
         leaf = layout == "conjugate leaf"
         if leaf:
             whole.requires_grad_()
-        content = flip_sign(dtype, found.content, imaginary_only=True)
+        content = flip_sign(dtype, image.content, imaginary_only=True)
         return Sample(
-            whole.conj(), dtype, found.shape, content, True, True, lazy=True, requires_grad=leaf
+            whole.conj(), dtype, image.shape, content, True, True, lazy=True, requires_grad=leaf
         )
 
     def _in_graph(self, head: str, tail: str, dtype: str) -> Sample | None:
         if FORMATS[dtype].kind not in ("float", "complex"):
             return None
-        found = image_of(tail or "aligned", dtype)
-        x = self.lay(found, dtype)
+        image = image_of(tail or "aligned", dtype)
+        x = self.lay(image, dtype)
         if head == "parameter":
             x = self.torch.nn.Parameter(x)
         else:
             x.requires_grad_()
         if head == "result":
             x = x.clone()
-        return Sample(x, dtype, found.shape, found.content, True, True, requires_grad=True)
+        return Sample(x, dtype, image.shape, image.content, True, True, requires_grad=True)
 
     def place(self, x: Any) -> Place:
         size = x.element_size()
@@ -157,8 +157,8 @@ class TorchWitness(Witness):
     def poke(self, x: Any, content: bytes) -> None:
         values = self.build(content, self.dtype(x), tuple(x.shape))
         # PyTorch refuses writes where elements share memory, as along a broadcast axis.
-        one = tuple(slice(None if step else 1) for step in x.stride())
-        x.detach()[one].copy_(values[one])
+        first_of_repeats = tuple(slice(None if step else 1) for step in x.stride())
+        x.detach()[first_of_repeats].copy_(values[first_of_repeats])
 
 
 WITNESS = TorchWitness()
