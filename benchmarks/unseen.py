@@ -92,7 +92,7 @@ class _Shapes:
         self, line: str, source: str, names: dict[str, Any], sides: tuple[list[Any], list[Any]]
     ) -> tuple[list[float], list[float]]:
         times: tuple[list[float], list[float]] = ([], [])
-        recipes.forget()
+        recipes.forget_recipes()
         names["jax"].clear_caches()
         _loop(line, source, names, sides[1][:1])
         for turn, start in enumerate(range(0, len(sides[0]), PART)):
@@ -126,7 +126,7 @@ class _Kinds:
     title = "The first conversion of a kind, nothing remembered / by hand"
 
     def rows(self) -> Iterator[Measured]:
-        names = {**world(), "forget": recipes.forget}
+        names = {**world(), "forget": recipes.forget_recipes}
         calls = {"": {**PLAIN, **TRACKED}, ", copy=True": COPIES, ', dtype="float16"': CASTS}
         for keywords, hands in calls.items():
             for case in cases(hands, FIRST, f"ferry.to_{{to}}({{source}}{keywords})"):

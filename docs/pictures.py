@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 
 import tensorferry as ferry
-from tensorferry.planning.pictures.memory import picture
+from tensorferry.planning.pictures.memory import memory_picture
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -18,7 +18,9 @@ STATIC = ROOT / "docs" / "_static"
 def drawn() -> dict[Path, str]:
     """The pictures, by their files."""
     gpu = ferry.TensorInfo("torch", (256, 1024), "float32", device="cuda:0", requires_grad=True)
-    return {STATIC / "plan.svg": f"{picture(ferry.explain(gpu, 'numpy', dtype='bfloat16'))}\n"}
+    return {
+        STATIC / "plan.svg": f"{memory_picture(ferry.explain(gpu, 'numpy', dtype='bfloat16'))}\n"
+    }
 
 
 def main() -> None:

@@ -407,7 +407,7 @@ class SimulatedBackend(Backend):
 
     def pin(self, x, required=False):
         cells = x._storage.cells
-        block = pinned.block(
+        block = pinned.locked_block(
             cells.nbytes, lambda: self._lock(cells.nbytes, waits=True), required=required
         )
         if block is None:
@@ -419,7 +419,7 @@ class SimulatedBackend(Backend):
     def land(self, x, required=False):
         """In page-locked memory on the host, or other; complete."""
         source = self._cells(x)
-        block = pinned.block(
+        block = pinned.locked_block(
             source.nbytes, lambda: self._lock(source.nbytes, waits=True), required=required
         )
         if block is None:

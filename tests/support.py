@@ -98,13 +98,13 @@ def device_facts(framework="torch", **kinds):
     from tensorferry.execution import recipes
 
     backend = registry.backend_named(framework)
-    recipes.forget()
+    recipes.forget_recipes()
     backend.device_facts = lambda kind: kinds.get(kind, DeviceFacts())
     try:
         yield
     finally:
         del backend.device_facts
-        recipes.forget()
+        recipes.forget_recipes()
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def few_are_many():
 
     def forget():
         """Plans and signatures are for a number of elements: those that were made for many are for few now."""
-        recipes.forget()
+        recipes.forget_recipes()
         signature.signature_of.cache_clear()
 
     with pytest.MonkeyPatch.context() as patch:

@@ -22,9 +22,9 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import tensorferry as ferry
-from tensorferry.planning.pictures.canvas import clean
-from tensorferry.planning.pictures.html import both_widths, page
-from tensorferry.planning.pictures.memory import picture
+from tensorferry.planning.pictures.canvas import xml_text
+from tensorferry.planning.pictures.html import both_widths, html_page
+from tensorferry.planning.pictures.memory import memory_picture
 from tensorferry.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Drawn(SphinxDirective):
             )
             return []
         if "alt" in self.options:
-            told = clean(self.options["alt"])
+            told = xml_text(self.options["alt"])
             html = re.sub(r"<desc>[^<]*", lambda _: f"<desc>{told}", html)
             html = re.sub(r"aria-label='[^']*'", lambda _: f"aria-label='{told}'", html)
         for path in picture_words.catalogs(self.config):
@@ -88,8 +88,12 @@ class Memory(Drawn):
         if not isinstance(value, Plan):
             raise TypeError(f"the last line must be a plan, not {type(value).__name__}")
         words = picture_words.words(self.config)
-        return page(
-            [both_widths(lambda width: picture(value, width=width, styled=False, words=words))]
+        return html_page(
+            [
+                both_widths(
+                    lambda width: memory_picture(value, width=width, styled=False, words=words)
+                )
+            ]
         )
 
 

@@ -17,7 +17,7 @@ import picture_words
 from docutils.parsers.rst import directives
 from memory import Drawn
 
-from tensorferry.planning.pictures.html import both_widths, page
+from tensorferry.planning.pictures.html import both_widths, html_page
 from tensorferry.weight_map import MapPlan
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Moves(Drawn):
             raise TypeError(f"the last line must be a plan of a table, not {type(value).__name__}")
         words = picture_words.words(self.config)
         colours = self.options.get("colours")
-        return page(
+        return html_page(
             [
                 both_widths(
                     lambda width: value.picture(

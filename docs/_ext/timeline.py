@@ -19,7 +19,7 @@ from memory import Drawn
 import tensorferry as ferry
 from tensorferry.core.layout import size_text
 from tensorferry.planning.pictures.canvas import Canvas
-from tensorferry.planning.pictures.html import both_widths, page
+from tensorferry.planning.pictures.html import both_widths, html_page
 from tensorferry.planning.plan import Plan
 from tensorferry.planning.step import Path
 
@@ -145,7 +145,7 @@ class Timeline(Drawn):
         if not isinstance(value, Plan):
             raise TypeError(f"the last line must be a plan, not {type(value).__name__}")
         batches, table = self.options.get("batches", 4), picture_words.messages_of(self.config)
-        return page([both_widths(lambda width: timeline(value, batches, width, table))])
+        return html_page([both_widths(lambda width: timeline(value, batches, width, table))])
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

@@ -191,7 +191,7 @@ def shares_memory(a: object, b: object, /) -> bool:
     if a is b:
         return any(info.size > 0 for info, _ in first)
     pairs = ((span, other) for span in first for other in second if None not in (span[1], other[1]))
-    return any(memory.overlap(*span, *other) for span, other in pairs)
+    return any(memory.share_a_byte(*span, *other) for span, other in pairs)
 
 
 def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
@@ -360,11 +360,13 @@ class FrameworkTable(dict[str, FrameworkStatus]):
 
     def _repr_html_(self) -> str:
         # Here, because only a notebook needs them.
-        from .planning.pictures.canvas import clean
-        from .planning.pictures.html import page, table
+        from .planning.pictures.canvas import xml_text
+        from .planning.pictures.html import html_page, html_table
 
-        rows = [tuple(map(clean, row)) for row in self._rows()]
-        return page([table(_HEADS, rows), *(f"<p>{clean(note)}</p>" for note in self._notes())])
+        rows = [tuple(map(xml_text, row)) for row in self._rows()]
+        return html_page(
+            [html_table(_HEADS, rows), *(f"<p>{xml_text(note)}</p>" for note in self._notes())]
+        )
 
 
 _HEADS = "framework", "version", "devices"

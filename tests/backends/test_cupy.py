@@ -13,7 +13,7 @@ import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.backends import registry
 from tensorferry.backends.cupy.tensors import CupyBackend
-from tensorferry.core.layout import spans
+from tensorferry.core.layout import byte_span
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 torch = pytest.importorskip("torch")
@@ -105,7 +105,7 @@ def test_the_stand_in_keeps_to_its_memory(axes, steps):
     base = np.arange(60, dtype=np.float32).reshape(6, 10)
     view = base[:: steps[0], :: steps[1]].transpose(axes)
     for copied in (paper_cupy.asarray(view), paper_cupy.ours(view), paper_cupy.over(view).copy()):
-        _, reach = spans(copied.shape, copied.strides, copied.itemsize)
+        _, reach = byte_span(copied.shape, copied.strides, copied.itemsize)
         assert (min(copied.strides) > 0, reach) == (True, copied.nbytes)
         assert copied.array.tolist() == view.tolist()
         assert not np.shares_memory(copied.array, base)

@@ -13,7 +13,7 @@ import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.host import casts
 from tensorferry.host.numpy_dtypes import numpy_dtype
-from tensorferry.planning.rules import agrees
+from tensorferry.planning.rules import frameworks_agree
 
 torch = pytest.importorskip("torch")
 
@@ -76,7 +76,7 @@ def test_casts_inside_a_framework(framework):
     pytest.importorskip(framework)
     wrong = []
     for before, after in itertools.permutations(DTYPES, 2):
-        if framework != "torch" and agrees(before, after):
+        if framework != "torch" and frameworks_agree(before, after):
             continue  # on the host, XLA and TensorFlow turn subnormal numbers into zero
         plan = ferry.explain(
             TensorInfo(framework, (16, 24), before, "cuda:0"),

@@ -33,7 +33,7 @@ def slow(monkeypatch):
 
 def forget():
     """Forget what is kept of conversions, and so of each `Quick`."""
-    recipes.forget()
+    recipes.forget_recipes()
     target._readers.clear()
     target._followed.clear()
 

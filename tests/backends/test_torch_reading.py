@@ -28,14 +28,14 @@ from tensorferry.backends.torch.quick import (
 from tensorferry.core.dtypes import DLPACK_CODES
 from tensorferry.core.signature import COMPACT, places_by
 from tensorferry.host import memory
-from tensorferry.host.extensions import extension
+from tensorferry.host.extensions import c_extension
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 BACKEND = registry.ready("torch")
 pytestmark = [
     pytest.mark.quick,
     pytest.mark.skipif(
-        extension("backends.torch._tensors") is None
+        c_extension("backends.torch._tensors") is None
         or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
         reason="no tensors are read in C: torch before 2.10, no extension, or TENSORFERRY_NO_EXTENSION is set",
     ),
@@ -452,7 +452,7 @@ def made_with(**changed):
         "lowest": memory.LOWEST,
         "header": memory.HEADER,
     }
-    return extension("backends.torch._tensors").Reader(**arguments | changed)
+    return c_extension("backends.torch._tensors").Reader(**arguments | changed)
 
 
 @pytest.mark.parametrize(
@@ -477,9 +477,9 @@ def test_wrong_arguments_are_refused(changed):
 
 def test_no_reader_without_arguments():
     with pytest.raises(TypeError):
-        extension("backends.torch._tensors").Reader()
+        c_extension("backends.torch._tensors").Reader()
     with pytest.raises(TypeError):
-        extension("backends.torch._tensors").Reader(1)
+        c_extension("backends.torch._tensors").Reader(1)
 
 
 def test_settings_are_read_each_time():

@@ -32,9 +32,9 @@ def older(monkeypatch):
     settings = backend.default_dtype(), backend.is_recording(), backend.is_tracing()
     monkeypatch.setitem(backend.by_default, settings, backend.capabilities.holding(names))
     monkeypatch.setattr(backend, "takes_read_only", False)
-    recipes.forget()
+    recipes.forget_recipes()
     yield backend
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 # -- dtypes -------------------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ def test_nothing_is_converted_or_read(monkeypatch):
         raise AssertionError("a step was run")
 
     samples = [{"x": torch.ones(2), "y": np.ones(1), "z": jnp.ones(n)} for n in (1, 2)]
-    monkeypatch.setattr(stacks, "_converted", refuse)
+    monkeypatch.setattr(stacks, "_converted_members", refuse)
     plan = ferry.explain_collate(samples, "torch", pad={"z": 0}, dtype={"z": "float16"})
     assert plan.plans['$["z"]'].result.shape == (2, 2)
 
@@ -268,7 +268,7 @@ def test_a_plan_of_a_stack_that_lies_is_caught(monkeypatch, convert, claim):
         return plan if kept else plan._replace(result=plan.result._replace(**{claim: lie}))
 
     for members in ([torch.ones(2), torch.ones(2)], [np.ones(2, "float32"), torch.ones(2)]):
-        recipes.forget()
+        recipes.forget_recipes()
         monkeypatch.setattr(run, "plan_of", lying)
         with verifying(), pytest.raises(ferry.PlanViolation, match=claim):
             convert(members)
@@ -282,10 +282,10 @@ def test_a_stack_that_shares_memory_with_a_member_is_caught(monkeypatch):
     monkeypatch.setattr(
         NumpyBackend, "stack", staticmethod(lambda tensors, shape: tensors[0].reshape(shape))
     )
-    recipes.forget()
+    recipes.forget_recipes()
     with verifying(), pytest.raises(ferry.PlanViolation, match="shares_memory"):
         ferry.to_numpy([np.ones(2)])
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 def test_a_stack_is_exported_before_its_dtype_changes():

@@ -41,9 +41,9 @@ def without_extension():
         for name in ("read_part", "look", "measure", "pad"):
             by_numpy = {"read_part": "read"}.get(name, name)
             patch.setattr(numbers, name, getattr(numbers, f"_{by_numpy}_by_numpy"))
-        recipes.forget()
+        recipes.forget_recipes()
         yield
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 WAYS = {"as it is": contextlib.nullcontext, "without the extension": without_extension}

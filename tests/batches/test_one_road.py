@@ -158,14 +158,14 @@ def padding_history():
 )
 def test_faults_of_padding_are_noticed(monkeypatch, plant):
     """The comparison by hand is one that can fail."""
-    recipes.forget()
+    recipes.forget_recipes()
     padding_history()
-    recipes.forget()
+    recipes.forget_recipes()
     plant(monkeypatch)
     with run.verifying(False), pytest.raises((AssertionError, RuntimeError, ValueError)):
         padding_history()
     monkeypatch.undo()
-    recipes.forget()
+    recipes.forget_recipes()
     padding_history()
 
 

@@ -415,7 +415,7 @@ class Count(int):
 @pytest.mark.parametrize("rows", ["123", "023", "103", "120", "000", "003"])
 def test_a_list_is_a_row_or_a_container_in_each_sample_anew(rows):
     """Whatever it is in the first one, and whatever else is in its column."""
-    recipes.forget()
+    recipes.forget_recipes()
     for _ in range(2):
         samples = [{"w": [int(each) or Count(4)], "x": 1} for each in rows]
         assert_as_at_length(samples, "torch", {})
@@ -616,7 +616,7 @@ def keys_are_not_compared(monkeypatch):
             )
         ]
 
-    monkeypatch.setattr(taking_apart, "apart", apart)
+    monkeypatch.setattr(taking_apart, "columns_apart", apart)
 
 
 def buffers_are_shared(monkeypatch):
@@ -651,12 +651,12 @@ def the_environment_is_not_looked_at(monkeypatch):
         self.environment = lambda: None
 
     monkeypatch.setattr(recipes.Conversion, "__init__", init)
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 def rows_are_containers(monkeypatch):
     monkeypatch.setattr(taking_apart, "_are_surely_alike", lambda *_, **__: True)
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 class Doubled(Pair):
@@ -724,13 +724,13 @@ def history():
 )
 def test_planted_faults_are_noticed(monkeypatch, plant):
     """The comparisons above are ones that can fail."""
-    recipes.forget()
+    recipes.forget_recipes()
     history()
     plant(monkeypatch)
     with pytest.raises((AssertionError, RuntimeError)):
         history()
     monkeypatch.undo()
-    recipes.forget()
+    recipes.forget_recipes()
     history()
 
 
@@ -747,7 +747,7 @@ def programs_for(to="torch", **keywords):
 def test_a_second_batch_is_not_looked_at_anew(monkeypatch):
     """Nor are eight structures in turn, nor samples with keys that were never seen."""
     ferry.collate([np.ones(1)], "torch")
-    recipes.forget()
+    recipes.forget_recipes()
     made = []
     real = program.BatchPrograms.make
     monkeypatch.setattr(
@@ -770,7 +770,7 @@ def test_a_second_batch_is_not_looked_at_anew(monkeypatch):
 @pytest.mark.fast_paths
 def test_the_programs_that_are_kept_are_bounded(monkeypatch):
     """By how many structures there are, and by their columns; their recipes too."""
-    recipes.forget()
+    recipes.forget_recipes()
     monkeypatch.setattr(program, "_MOST_COLUMNS", 500)
     monkeypatch.setattr(program, "_MOST_RECIPES", 8)
     kept = programs_for()
@@ -898,7 +898,7 @@ def test_programs_are_forgotten_with_recipes():
     ferry.collate([np.ones(1)] * 2, "torch")
     before = programs_for()
     assert before._kept
-    recipes.forget()
+    recipes.forget_recipes()
     assert programs_for() is not before
 
 

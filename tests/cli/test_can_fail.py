@@ -173,10 +173,10 @@ def told(monkeypatch, capsys):
         assert doctor.run(as_json=True) == code
         return code, text, json.loads(capsys.readouterr().out)
 
-    recipes.forget()
+    recipes.forget_recipes()
     yield run
     monkeypatch.undo()
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 def test_the_doctor_finds_nothing_where_nothing_is_broken(told):

@@ -257,10 +257,10 @@ def test_planted_faults_of_tables_are_noticed(monkeypatch, fault):
         return opening._replace(open=opened)
 
     monkeypatch.setattr(tables, "opening_together", faulty)
-    recipes.forget()
+    recipes.forget_recipes()
     with pytest.raises((AssertionError, AttributeError)):
         test_columns_of_tables_against_numpy()
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 def test_a_library_s_own_columns_stay_its_own():

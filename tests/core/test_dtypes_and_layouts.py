@@ -16,7 +16,7 @@ from tensorferry.backends.numpy.declared import cast_code
 from tensorferry.core.dtype_names import name_of
 from tensorferry.core.dtypes import DTYPES, ORDINARY
 from tensorferry.core.layout import overlaps_itself
-from tensorferry.host.memory import overlap
+from tensorferry.host.memory import share_a_byte
 from tensorferry.host.numpy_dtypes import numpy_dtype, of_numpy
 
 # -- the table of dtypes --------------------------------------------------------------------------
@@ -141,11 +141,11 @@ def test_what_takes_too_long_counts_as_an_overlap():
 def test_memory_at_one_address_of_two_devices_is_two():
     """Addresses of different devices mean nothing to each other."""
     info = TensorInfo("torch", (4,))
-    assert overlap(info, 1 << 30, info, 1 << 30)
-    assert not overlap(info, 1 << 30, TensorInfo("torch", (4,), device="cuda:0"), 1 << 30)
+    assert share_a_byte(info, 1 << 30, info, 1 << 30)
+    assert not share_a_byte(info, 1 << 30, TensorInfo("torch", (4,), device="cuda:0"), 1 << 30)
     away = TensorInfo("torch", (4,), device="cuda:1")
-    assert overlap(away, 1 << 30, away, (1 << 30) + 15)
-    assert not overlap(away, 1 << 30, away, (1 << 30) + 16)
+    assert share_a_byte(away, 1 << 30, away, (1 << 30) + 15)
+    assert not share_a_byte(away, 1 << 30, away, (1 << 30) + 16)
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 5)])
@@ -153,8 +153,8 @@ def test_nothing_is_shared_without_elements(shape):
     """An empty tensor has an address, and no byte there."""
     empty, whole = TensorInfo("numpy", shape), TensorInfo("numpy", (64,))
     for at in range(-64, 64, 4):
-        assert not overlap(empty, (1 << 30) + at, whole, 1 << 30)
-        assert not overlap(whole, 1 << 30, empty, (1 << 30) + at)
+        assert not share_a_byte(empty, (1 << 30) + at, whole, 1 << 30)
+        assert not share_a_byte(whole, 1 << 30, empty, (1 << 30) + at)
 
 
 def test_a_tensor_shares_memory_with_itself_if_it_has_elements():

@@ -22,7 +22,7 @@ def prepared(monkeypatch):
         monkeypatch.setattr(
             module, "prepare", lambda x, *rest, real=prepare: found.append(x) or real(x, *rest)
         )
-    recipes.forget()
+    recipes.forget_recipes()
     return found
 
 
@@ -79,8 +79,8 @@ def test_a_step_of_many_tensors_is_one_call_where_its_function_has_one():
 def test_whether_tensors_have_gaps_is_read_from_their_signatures():
     """Then the memory of each begins and ends with its first and last element, and no strides are read."""
     x = np.ones((4, 4))
-    (signature,) = groups.grouped([x], np.ndarray, 1)
-    (apart,) = groups.grouped([x[:, ::2]], np.ndarray, 1)
+    (signature,) = groups.grouped_indices([x], np.ndarray, 1)
+    (apart,) = groups.grouped_indices([x[:, ::2]], np.ndarray, 1)
     assert COMPACT in signature
     assert groups._is_compact(signature)
     assert not groups._is_compact(apart)
@@ -97,17 +97,17 @@ def test_members_of_a_stack_are_checked_in_verifying_mode(monkeypatch):
         alone = not info.kind
         return plan._replace(result=plan.result._replace(dtype="int8")) if alone else plan
 
-    recipes.forget()
+    recipes.forget_recipes()
     monkeypatch.setattr(run, "plan_of", lying)
     with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
         ferry.to_numpy([torch.ones(2, requires_grad=True), torch.ones(2)])
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 @pytest.mark.quick
 def test_verifying_mode_takes_the_way_of_the_second_call():
     """A recipe that was kept gets the list itself, not what was made of it to describe it; its result is checked."""
-    recipes.forget()
+    recipes.forget_recipes()
     x, given = [1.0, 2.0], []
     conversion = recipes.conversion_as("numpy", None, dtype="float32")
     ferry.to_numpy(x, dtype="float32")
@@ -125,4 +125,4 @@ def test_verifying_mode_takes_the_way_of_the_second_call():
         conversion.recent[key] = recipe._replace(program=wrong)
         with pytest.raises(ferry.PlanViolation, match="dtype"):
             ferry.to_numpy(x, dtype="float32")
-    recipes.forget()
+    recipes.forget_recipes()

@@ -202,7 +202,7 @@ def test_what_another_thread_changes_leaves_no_recipe_for_what_it_was(name, targ
             change(x)
         return before(self, given, *rest)
 
-    recipes.forget()
+    recipes.forget_recipes()
     with monkeypatch.context() as patched:
         patched.setattr(backend, "open", open_late)
         convert(x, target, **keywords)

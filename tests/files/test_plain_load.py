@@ -130,7 +130,7 @@ def test_a_loaded_tree_is_copied_and_pickled_with_its_weights(suffix, tmp_path):
 @pytest.mark.parametrize("threads", [1, 4])
 def test_every_size_is_read_by_one_thread_and_by_several(threads, swapped, tmp_path, monkeypatch):
     """Each value once, in its place, in each byte order, also of shards in several files."""
-    monkeypatch.setattr(readers, "processors", lambda: threads)
+    monkeypatch.setattr(readers, "processor_count", lambda: threads)
     monkeypatch.setattr(readers, "_ALONE", 1000)
     wanted = {}
     for name, array in arrays_of_all_sizes().items():
@@ -268,7 +268,7 @@ def test_a_file_that_is_cut_off_meanwhile_is_an_error(threads, tmp_path, monkeyp
         path.write_bytes(path.read_bytes()[:9000])
         yield from readers.read_ahead(tensors, most)
 
-    monkeypatch.setattr(readers, "processors", lambda: threads)
+    monkeypatch.setattr(readers, "processor_count", lambda: threads)
     monkeypatch.setattr("tensorferry.files.loading.read_ahead", cut)
     with pytest.raises(ferry.FileFormatError, match="has changed since it was opened"):
         ferry.load(path)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensorferry import convert_files, load, save
-from tensorferry.core.dtypes import DTYPES, exact, find
+from tensorferry.core.dtypes import DTYPES, find, holds_exactly
 from tensorferry.errors import FileFormatError, LossyCastError
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory, Record, View
@@ -80,7 +80,7 @@ def test_each_number_between_floating_dtypes(source, target):
         lost = finite & ~np.isfinite(after) | inf & ~np.isinf(after)
     else:
         lost = nan | (np.abs(wide) > largest)
-    if exact(source, target):
+    if holds_exactly(source, target):
         assert not lost.any()
 
     rng = np.random.default_rng(1)

@@ -36,9 +36,9 @@ def rows_of(count):
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 9, 101])
 def test_each_row_is_copied_once(names, monkeypatch, processors, count):
     """By as many threads as there are processors, rows or four; one of them is the caller's."""
-    monkeypatch.setattr(memory, "processors", lambda: processors)
+    monkeypatch.setattr(memory, "processor_count", lambda: processors)
     out = np.full((count, 7), -1.0)
-    memory.gather(rows_of(count), out)
+    memory.gather_rows(rows_of(count), out)
     assert out.tolist() == [row.tolist() for row in rows_of(count)]
     assert len(names) == min(processors, count, 4)
     assert names.count(threading.current_thread().name) == 1
@@ -47,10 +47,10 @@ def test_each_row_is_copied_once(names, monkeypatch, processors, count):
 def test_a_short_copy_starts_no_thread(names, monkeypatch):
     """From so many bytes on there are several, and not below."""
     monkeypatch.setattr(memory, "MAPPED", 8 * 7 * 8 + 1)
-    monkeypatch.setattr(memory, "processors", lambda: 2)
-    memory.gather(rows_of(8), np.empty((8, 7)))
+    monkeypatch.setattr(memory, "processor_count", lambda: 2)
+    memory.gather_rows(rows_of(8), np.empty((8, 7)))
     assert names == [threading.current_thread().name]
-    memory.gather(rows_of(9), np.empty((9, 7)))
+    memory.gather_rows(rows_of(9), np.empty((9, 7)))
     assert len(names) == 3
 
 
@@ -67,25 +67,25 @@ def test_where_no_thread_can_start_the_caller_copies_all(names, monkeypatch, sta
 
     as_ever = ThreadPoolExecutor.submit
     monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
-    monkeypatch.setattr(memory, "processors", lambda: 4)
+    monkeypatch.setattr(memory, "processor_count", lambda: 4)
     out = np.full((9, 7), -1.0)
-    memory.gather(rows_of(9), out)
+    memory.gather_rows(rows_of(9), out)
     assert out.tolist() == [row.tolist() for row in rows_of(9)]
 
 
 def test_an_error_of_another_thread_is_the_callers(monkeypatch):
     """A row of another length, in the part that another thread copies."""
     monkeypatch.setattr(memory, "MAPPED", 1)
-    monkeypatch.setattr(memory, "processors", lambda: 2)
+    monkeypatch.setattr(memory, "processor_count", lambda: 2)
     rows = rows_of(4)
     rows[3] = np.zeros(6)
     with pytest.raises(ValueError, match="wrong shape"):
-        memory.gather(rows, np.empty((4, 7)))
+        memory.gather_rows(rows, np.empty((4, 7)))
 
 
 def test_a_frame_is_gathered_on_several_threads(names, monkeypatch):
     """Columns that pandas keeps apart, in an order of their own."""
-    monkeypatch.setattr(memory, "processors", lambda: 2)
+    monkeypatch.setattr(memory, "processor_count", lambda: 2)
     frame = pd.concat(
         [pd.DataFrame({name: np.arange(5.0) + place}) for place, name in enumerate("abcde")], axis=1
     )

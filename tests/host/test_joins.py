@@ -22,7 +22,7 @@ import tensorferry as ferry
 from tensorferry.host import memory
 
 extension = pytest.mark.skipif(
-    memory._joins() is None,
+    memory._joins_extension() is None,
     reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set",
 )
 
@@ -76,7 +76,7 @@ def lists_of_arrays(draw):
 @given(lists_of_arrays())
 def test_what_is_joined_is_what_numpy_stacks(several):
     """In new, aligned, writable memory; all else gives nothing."""
-    first, made = several[0], memory.joined(several)
+    first, made = several[0], memory.joined_array(several)
     alike = {(type(x), x.dtype, x.shape) for x in several} == {
         (np.ndarray, first.dtype, first.shape)
     }
@@ -86,7 +86,7 @@ def test_what_is_joined_is_what_numpy_stacks(several):
         # Dates, text and records have dtypes that are equal, but not the same object.
         usual = takes and first.dtype.kind not in "mUV"
         compact = all(x.flags.c_contiguous for x in several)
-        assert memory._joins() is None or not (usual and compact)
+        assert memory._joins_extension() is None or not (usual and compact)
         return
     assert takes
     assert made.tobytes() == np.stack(several).tobytes()
@@ -104,11 +104,11 @@ def test_nothing_is_kept():
     objects = [rows, odd, *rows, np.ndarray, rows[0].dtype]
 
     def all_of_it():
-        memory.joined(rows)
+        memory.joined_array(rows)
         memory.are_alike(rows)
-        memory._joins().are_alike(odd, np.ndarray)
-        memory.joined(odd)
-        memory._joins().seen(rows[0])
+        memory._joins_extension().are_alike(odd, np.ndarray)
+        memory.joined_array(odd)
+        memory._joins_extension().seen(rows[0])
 
     all_of_it()
     gc.collect()
@@ -128,7 +128,7 @@ def test_the_extension_takes_nothing_but_plain_arrays_that_fit():
     out = np.full((2, 3), 9.0)
     read_only = np.full((2, 3), 9.0)
     read_only.setflags(write=False)
-    join = memory._joins().join
+    join = memory._joins_extension().join
     for odd in (
         [rows[0]],
         [*rows, rows[0]],
@@ -153,7 +153,7 @@ def test_the_extension_takes_nothing_but_plain_arrays_that_fit():
     ):
         with pytest.raises(error):
             join(*wrong)
-    are_alike = memory._joins().are_alike
+    are_alike = memory._joins_extension().are_alike
     assert are_alike(rows, np.ndarray) is are_alike(tuple(rows), np.ndarray) is True
     for odd in (
         [],
@@ -164,7 +164,7 @@ def test_the_extension_takes_nothing_but_plain_arrays_that_fit():
     ):
         assert are_alike(odd, np.ndarray) is False
     with pytest.raises(TypeError):
-        memory._joins().are_alike(rows, "ndarray")
+        memory._joins_extension().are_alike(rows, "ndarray")
 
 
 @extension
@@ -210,7 +210,7 @@ def test_facts_are_what_the_attributes_say(data):
         dtype, shape = data.draw(st.sampled_from(kinds))
         array = np.zeros(shape, dtype)
         made.append(data.draw(st.sampled_from([array, array.T, array[...], array.copy("F")])))
-    found = memory.facts(made)
+    found = memory.array_facts(made)
     assert len(found.firsts) == len(set(found.groups.tolist()))
     for index, array in enumerate(made):
         first = made[found.firsts[found.groups[index]]]
@@ -228,10 +228,10 @@ def test_what_is_no_plain_array_has_no_facts():
     """A subclass, a scalar, or anything else; nor have arrays of very many kinds."""
     plain = np.ones(2)
     for odd in (plain.view(Owned), np.ma.masked_array([1.0]), np.float32(1), 1.0, None, "x"):
-        assert memory.facts([plain, odd]) is None
-        assert memory.facts([odd]) is None
-    assert memory.facts([np.zeros((1,) * rank, "u1") for rank in range(40)]) is None
-    assert len(memory.facts([np.zeros((1,) * rank, "u1") for rank in range(32)]).firsts) == 32
+        assert memory.array_facts([plain, odd]) is None
+        assert memory.array_facts([odd]) is None
+    assert memory.array_facts([np.zeros((1,) * rank, "u1") for rank in range(40)]) is None
+    assert len(memory.array_facts([np.zeros((1,) * rank, "u1") for rank in range(32)]).firsts) == 32
 
 
 @extension
@@ -240,9 +240,9 @@ def test_facts_keep_nothing():
     made = [np.ones(3) for _ in range(20)]
     before = sys.getrefcount(made[0]), sys.getrefcount(made[0].dtype)
     for _ in range(100):
-        memory.facts(made)
+        memory.array_facts(made)
     with contextlib.suppress(TypeError):
-        memory.facts(5)
+        memory.array_facts(5)
     assert (sys.getrefcount(made[0]), sys.getrefcount(made[0].dtype)) == before
 
 
@@ -257,7 +257,10 @@ def test_runs_of_bytes_are_told_apart(runs):
         for start, end in zip(starts, ends, strict=True)
         for each in range(start, max(end, start + 1))
     ]
-    apart, numbers = memory._joins().are_apart, np.array([starts, ends], np.uint64).reshape(2, -1)
+    apart, numbers = (
+        memory._joins_extension().are_apart,
+        np.array([starts, ends], np.uint64).reshape(2, -1),
+    )
     assert apart(starts, ends) is (len(set(taken)) == len(taken))
     assert apart(*numbers) is apart(starts, memoryview(numbers[1])) is apart(starts, ends)
 
@@ -265,7 +268,7 @@ def test_runs_of_bytes_are_told_apart(runs):
 @extension
 def test_what_is_no_run_of_bytes_is_refused():
     """Other starts than ends, and numbers that are no addresses."""
-    apart, largest = memory._joins().are_apart, 2**64 - 2
+    apart, largest = memory._joins_extension().are_apart, 2**64 - 2
     assert apart([largest, 0], [largest + 1, 1])
     for starts, ends in (([1], []), ([1, 2], [3]), (np.zeros(2, "u8"), np.zeros(1, "u8"))):
         with pytest.raises(ValueError, match="other starts than ends"):

@@ -418,7 +418,7 @@ def test_one_function_runs_the_steps_of_a_recipe():
     found = [line for path in MODULES for line in steps_run_out_of_place(path, tree_of(path))]
     assert {(line.partition(":")[0], line.rpartition(" ")[2]) for line in found} == {
         ("run.py", "execute"),
-        ("recipes.py", "_bound"),
+        ("recipes.py", "_bound_step"),
         ("recipes.py", "bulk"),
         ("stacks.py", "with_members"),
     }

@@ -15,7 +15,7 @@ from tensorferry import TensorInfo
 from tensorferry.backends.numpy.declared import DECLARED
 from tensorferry.core.declaration import VALUE, Code, Declared, Details, VerbCall, code_of
 from tensorferry.core.request import Request
-from tensorferry.planning.plan import script
+from tensorferry.planning.plan import code_lines
 from tensorferry.planning.planner import make_plan
 
 
@@ -85,7 +85,7 @@ def test_the_lines_do_what_the_steps_do(length):
         for name in chosen:
             expected = CODES[name][1](expected)
         calls = sum(CALLS.get(name, 1) for name in chosen)
-        lines = script(CODES[name][0] for name in chosen)
+        lines = code_lines(CODES[name][0] for name in chosen)
         assert ran(lines, x) == (expected, calls), lines
         assert x == [1, 2]
 
@@ -95,7 +95,7 @@ def test_two_codes_become_one(first, second):
     """It does the same as both, and its remarks are those of both, in this order."""
     (one, _), (other, _) = CODES[first], CODES[second]
     both = other.after(one)
-    assert ran(script([both]), [1, 2])[0] == ran(script([one, other]), [1, 2])[0]
+    assert ran(code_lines([both]), [1, 2])[0] == ran(code_lines([one, other]), [1, 2])[0]
     assert both.remarks == one.remarks + other.remarks
 
 
@@ -106,18 +106,18 @@ def test_code_for_each_of_a_list(name):
     rows = [[1, 2], [3], []]
     before = Code(f"list({VALUE})")
     for codes in ([code.for_each()], [before, code.for_each()], [code.for_each(), before]):
-        lines = script(codes)
+        lines = code_lines(codes)
         assert ran(lines, rows)[0] == [function(list(row)) for row in rows], lines
 
 
 def test_expressions_go_into_each_other():
     """A value has a name only where an expression cannot hold it."""
     one, twice = Code(f"np.asarray({VALUE})"), Code(f"both({VALUE}, {VALUE})")
-    assert script([]) == ["y = x"]
-    assert script([one, one]) == ["y = np.asarray(np.asarray(x))"]
-    assert script([twice]) == ["y = both(x, x)"]
-    assert script([one, twice]) == ["y = np.asarray(x)", "y = both(y, y)"]
-    assert script([Code(VALUE, ("write(y)", "y = out")), twice]) == [
+    assert code_lines([]) == ["y = x"]
+    assert code_lines([one, one]) == ["y = np.asarray(np.asarray(x))"]
+    assert code_lines([twice]) == ["y = both(x, x)"]
+    assert code_lines([one, twice]) == ["y = np.asarray(x)", "y = both(y, y)"]
+    assert code_lines([Code(VALUE, ("write(y)", "y = out")), twice]) == [
         *("y = x", "write(y)", "y = out"),
         "y = both(y, y)",
     ]
@@ -126,14 +126,14 @@ def test_expressions_go_into_each_other():
 def test_remarks_are_comments_before_their_code():
     """They stand above the line, also if the code goes into an expression."""
     codes = [Code(f"one({VALUE})", remarks=("of one",)), Code(f"two({VALUE})", remarks=("of two",))]
-    assert script(codes) == ["# of one", "# of two", "y = two(one(x))"]
+    assert code_lines(codes) == ["# of one", "# of two", "y = two(one(x))"]
 
 
 def test_text_of_a_user_stays_as_it_is():
     """No text in an expression means anything: braces, semicolons, names."""
     text = "{x}; {y} = x\\n"
     code = Code(f"f({VALUE}, {text!r})")
-    assert script([code, code]) == [f"y = f(f(x, {text!r}), {text!r})"]
+    assert code_lines([code, code]) == [f"y = f(f(x, {text!r}), {text!r})"]
     assert str(code.of("x")) == f"f(x, {text!r})"
 
 

@@ -18,7 +18,7 @@ from tests.support import mps
 import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.core.dtype_names import name_of
-from tensorferry.core.dtypes import DTYPES, find, fit
+from tensorferry.core.dtypes import DTYPES, find, fitting_dtype
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 ORDINARY = {
@@ -47,7 +47,7 @@ def test_fit_is_its_own_else_the_narrowest_wider_else_the_widest_narrower(leaf, 
     narrower, wider = row[:place], row[place + 1 :]
     nearest = [*wider[:1], *narrower[-1:]]
     expected = name if name in held else next(iter(nearest), None)
-    assert fit(name, held) == expected
+    assert fitting_dtype(name, held) == expected
 
 
 def every(name):
@@ -77,7 +77,7 @@ NARROW = [row.name for row in DTYPES.values() if row.itemsize == 1]
 @given(st.sampled_from(NARROW), st.sets(st.sampled_from(NARROW)))
 def test_a_narrow_dtype_fits_only_among_those_that_hold_it_or_that_it_holds(name, held):
     """By their values, one by one: nothing that is neither narrower nor wider is ever taken."""
-    found = fit(name, held)
+    found = fitting_dtype(name, held)
     kin = [other for other in held if find(other).kind == find(name).kind]
     narrower = [other for other in kin if values(other) <= values(name)]
     wider = [other for other in kin if values(other) >= values(name)]

@@ -17,7 +17,7 @@ from tensorferry.core.dtypes import find
 from tensorferry.core.layout import size_text
 from tensorferry.planning.pictures import canvas
 from tensorferry.planning.pictures.canvas import WORDS, Words
-from tensorferry.planning.pictures.memory import picture
+from tensorferry.planning.pictures.memory import memory_picture
 from tensorferry.planning.pictures.touched import Touched
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -27,8 +27,8 @@ LEFT = 34
 
 def drawn(plan, **how):
     """A picture, parsed; it says what it is in words too, and nothing in it could be another's on one page."""
-    text = picture(plan, **how)
-    assert text == picture(plan, **how)
+    text = memory_picture(plan, **how)
+    assert text == memory_picture(plan, **how)
     root = ET.fromstring(text)  # noqa: S314 - made here
     assert not [each for each in root.iter() if each.get("id")]
     assert root.get("role") == "img"
@@ -316,14 +316,14 @@ def test_what_a_plan_says_is_escaped():
     info = TensorInfo("torch", (3,), kind="<b>&\x00\ud800'\"" + "W" * 500)
     plan = ferry.explain(info, "numpy")
     assert max(len(text) for text in words(drawn(plan, width=32))) < 60
-    picture(plan).encode()
+    memory_picture(plan).encode()
 
 
 @pytest.mark.parametrize("how", [{"width": 48}, {"written": "target"}])
 def test_what_cannot_be_asked_for(how):
     """Another width, another side."""
     with pytest.raises(ValueError, match="must be"):
-        picture(ferry.explain(TensorInfo("torch", (3,)), "numpy"), **how)
+        memory_picture(ferry.explain(TensorInfo("torch", (3,)), "numpy"), **how)
 
 
 def test_a_page_has_both_widths_and_the_way_of_each_step():
@@ -404,21 +404,25 @@ def test_every_word_can_be_in_another_language(source, copy, written):
 )
 def test_lines_fit_and_lose_nothing(text, width):
     """In any script: no line is wider than there is room, and together they are the text."""
-    lines = canvas.fitted(text, width, lines=99)
-    assert all(canvas.wide(line) <= width for line in lines)
+    lines = canvas.fitted_lines(text, width, lines=99)
+    assert all(canvas.text_width(line) <= width for line in lines)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 
 
 def test_lines_of_japanese_end_between_letters():
     """And none begins with a comma, or ends with a bracket that opens."""
-    assert canvas.fitted("一二三、四五「六」七", canvas.wide("一二三"), 9) == [
+    assert canvas.fitted_lines("一二三、四五「六」七", canvas.text_width("一二三"), 9) == [
         "一二",
         "三、四",
         "五",
         "「六」",
         "七",
     ]
-    assert canvas.fitted("첫 요소가 있는", canvas.wide("첫 요소")) == ["첫", "요소가", "있는"]
+    assert canvas.fitted_lines("첫 요소가 있는", canvas.text_width("첫 요소")) == [
+        "첫",
+        "요소가",
+        "있는",
+    ]
 
 
 def test_one_byte_is_no_bytes():

@@ -157,16 +157,16 @@ def outcomes(target):
 @pytest.mark.parametrize("target", EVERYWHERE)
 def test_bound_functions_do_what_the_verbs_do(target, monkeypatch):
     """Values to the bit, memory in common, who may write, and what is refused."""
-    recipes.forget()
+    recipes.forget_recipes()
     quick = outcomes(target), outcomes(target)
     assert quick[0] == quick[1]
     with monkeypatch.context() as patch:
         for backend in registry.known().values():
             patch.setattr(backend.quick, "specialised", lambda *_: None)
             patch.setattr(backend.quick, "for_many", dict)
-        recipes.forget()
+        recipes.forget_recipes()
         assert outcomes(target) == quick[0]
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 @pytest.mark.quick

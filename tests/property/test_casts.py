@@ -83,7 +83,7 @@ def test_exact_agrees_with_every_value(source):
     for target in FORMATS:
         upward = order.index(FORMATS[source].kind) <= order.index(FORMATS[target].kind)
         expected = upward and all(holds(target, found) for found in values(source))
-        assert dtypes.exact(source, target) == expected, (source, target)
+        assert dtypes.holds_exactly(source, target) == expected, (source, target)
 
 
 @pytest.mark.parametrize("source", SMALL)
@@ -97,7 +97,7 @@ def test_an_exact_cast_keeps_every_value(source):
     array = testing.witness_for("numpy").build(content, source, (len(content) // row.itemsize,))
     before = [key(value) for value in bits.decode(source, content)]
     for target in FORMATS:
-        if dtypes.exact(source, target):
+        if dtypes.holds_exactly(source, target):
             result = casts.cast(array, target, "")
             after = bits.decode(target, result.tobytes())
             after = [value.real if FORMATS[target].kind == "complex" else value for value in after]

@@ -146,10 +146,10 @@ def recorded(*names):
                 backend = registry.ready(name)
                 for verb in VERBS.intersection(dir(type(backend))):
                     patch.setattr(backend, verb, spy(name, verb, getattr(backend, verb)))
-            recipes.forget()
+            recipes.forget_recipes()
             yield calls
     finally:
-        recipes.forget()
+        recipes.forget_recipes()
 
 
 VERBS = {

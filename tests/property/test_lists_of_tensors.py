@@ -24,7 +24,7 @@ from tensorferry.testing import strategies as these
 pytestmark = pytest.mark.fast_paths
 
 extension = pytest.mark.skipif(
-    memory._joins() is None,
+    memory._joins_extension() is None,
     reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set",
 )
 
@@ -35,14 +35,14 @@ def described():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(together, "signature", lambda _: None)
         patch.setattr(stacks, "_joined_at_once", lambda _: None)
-        patch.setattr(memory, "_joins", lambda: None)
+        patch.setattr(memory, "_joins_extension", lambda: None)
         for name in TARGETS:
             patch.setattr(type(registry.ready(name).quick), "join", lambda *_: None)
-        recipes.forget()
+        recipes.forget_recipes()
         before = fast_paths.open_all(False)
         yield
         fast_paths.open_all(before)
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 def outcome(call):
@@ -348,7 +348,10 @@ class Extension:
     """The extension with a fault in it."""
 
     def __init__(self, **faults):
-        self.are_alike, self.join = memory._joins().are_alike, memory._joins().join
+        self.are_alike, self.join = (
+            memory._joins_extension().are_alike,
+            memory._joins_extension().join,
+        )
         for name, fault in faults.items():
             setattr(self, name, fault)
 
@@ -373,7 +376,7 @@ def no_look(arrays, out, kind):
 def test_a_planted_fault_of_the_extension_is_seen(fault, monkeypatch):
     assert not is_seen()
     faulty = Extension(join=fault)
-    monkeypatch.setattr(memory, "_joins", lambda: faulty)
+    monkeypatch.setattr(memory, "_joins_extension", lambda: faulty)
     assert is_seen()
 
 
@@ -391,7 +394,7 @@ def test_a_stale_signature_is_seen(monkeypatch):
     stale = lambda x: (type(x[0]), x[0].dtype)  # noqa: E731
     monkeypatch.setattr(together, "signature", stale)
     monkeypatch.setattr(type(registry.ready("torch").quick), "join", lambda *_: None)
-    recipes.forget()
+    recipes.forget_recipes()
     assert is_seen(torch.from_numpy)
     monkeypatch.undo()
-    recipes.forget()
+    recipes.forget_recipes()

@@ -30,7 +30,7 @@ def grouped(tensors, alignment):
     """Where tensors of each signature stand, whatever their types."""
     found = {}
     for kind, places in places_by(list(map(type, tensors))).items():
-        inside = groups.grouped([tensors[place] for place in places], kind, alignment)
+        inside = groups.grouped_indices([tensors[place] for place in places], kind, alignment)
         if inside is None:
             return None
         found |= {sig: [places[at] for at in those] for sig, those in inside.items()}
@@ -165,7 +165,7 @@ def test_runs_that_share_a_byte_are_found(runs):
         for index, a in enumerate(spans)
         if any(a & b for other, b in enumerate(spans) if other != index)
     ]
-    assert memory.sharing([s for s, _ in runs], [s + n for s, n in runs]) == expected
+    assert memory.sharing_runs([s for s, _ in runs], [s + n for s, n in runs]) == expected
 
 
 # -- verbs --------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
-from tensorferry.host.extensions import extension
+from tensorferry.host.extensions import c_extension
 from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.testing.bits import FORMATS, numbers
 
@@ -447,7 +447,7 @@ def test_H106_integers_and_fractions_wrap_around_alike():
 
 # -- what is in C -------------------------------------------------------------------------------
 
-_casts = extension("host._casts")
+_casts = c_extension("host._casts")
 in_c = pytest.mark.skipif(
     _casts is None, reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set"
 )

@@ -531,7 +531,7 @@ def test_threads_that_convert_everything_at_once_get_the_right_results():
     read = registry.ready("numpy").quick.signature
     assert len({read(array) for array in arrays}) > 4 * recipes.MOST
     expected = [array.astype("float64") for array in arrays]
-    recipes.forget()
+    recipes.forget_recipes()
     threads = 16
     start = threading.Barrier(threads)
 
@@ -797,7 +797,7 @@ def test_what_is_no_ordinary_tensor_takes_no_ordinary_tensors_recipe(make):
     after, alone = [], []
 
     def look_alone(x):
-        recipes.forget()
+        recipes.forget_recipes()
         alone.append(outcomes(x))
 
     for each in ordinary():

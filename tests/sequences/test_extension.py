@@ -43,11 +43,11 @@ def by_numpy():
         patch.setattr(numbers, "_extension", None)
         patch.setattr(numbers, "read_part", numbers._read_by_numpy)
         patch.setattr(numbers, "look", numbers._look_by_numpy)
-        recipes.forget()
+        recipes.forget_recipes()
         before = fast_paths.open_all(False)
         yield
         fast_paths.open_all(before)
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 # -- random nestings ------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_what_is_found_is_what_is_there(row):
     found = sum(flag for flag, is_there in expected.items() if is_there)
     assert numbers.look(row) == numbers.look(tuple(row)) == found
     # NumPy, which cannot tell whether a large float was an int, may leave more to the careful path.
-    assert numbers.exact(numbers._look_by_numpy(row)) in (None, numbers.exact(found))
+    assert numbers.exact_dtype(numbers._look_by_numpy(row)) in (None, numbers.exact_dtype(found))
 
 
 @extension
@@ -568,7 +568,7 @@ def test_columns_are_the_same_with_the_extension_and_without(samples, alike):
         samples = [type(first)(first) for _ in samples]
     with_it, without = numbers.apart(samples), numbers._apart_in_python(samples)
     assert with_it == without
-    found = columns.apart(samples)
+    found = columns.columns_apart(samples)
     if with_it is not None:
         assert found == with_it
     if found is not None:
@@ -590,10 +590,10 @@ def test_keys_of_classes_are_the_same_objects_or_not_the_same():
         __hash__ = object.__hash__
 
     key = Key()
-    assert columns.apart([{key: 1, "a": 2}, {key: 3, "a": 4}]) == [[1, 3], [2, 4]]
-    assert columns.apart([{key: 1}, {Key(): 3}]) is None
+    assert columns.columns_apart([{key: 1, "a": 2}, {key: 3, "a": 4}]) == [[1, 3], [2, 4]]
+    assert columns.columns_apart([{key: 1}, {Key(): 3}]) is None
     text, equal = "a" * 3, "".join(["a"] * 3)
-    assert columns.apart([{text: 1}, {equal: 2}]) == [[1, 2]]
+    assert columns.columns_apart([{text: 1}, {equal: 2}]) == [[1, 2]]
 
 
 @extension

@@ -428,7 +428,9 @@ def tensorflow_memory_becomes_writable(monkeypatch):
     """The same for TensorFlow, whose own view is writable for some dtypes."""
     true = backend("tensorflow").export
     monkeypatch.setattr(
-        backend("tensorflow"), "export", lambda x: memory.over(true(x)) if true(x).size else true(x)
+        backend("tensorflow"),
+        "export",
+        lambda x: memory.over(true(x)) if true(x).size else true(x),
     )
 
 
@@ -482,13 +484,13 @@ def a_warning_escapes(monkeypatch):
 @contextlib.contextmanager
 def broken(mutate, *, checked):
     """A backend broken for a while; without the verifying mode's check, if so asked."""
-    recipes.forget()
+    recipes.forget_recipes()
     with pytest.MonkeyPatch.context() as monkeypatch:
         mutate(monkeypatch)
         if not checked:
-            monkeypatch.setattr(run, "verify", lambda *_: None)
+            monkeypatch.setattr(run, "verify_result", lambda *_: None)
         yield
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 def first_found(source, target, about):

@@ -628,7 +628,7 @@ def test_the_first_conversion_of_a_process_is_like_the_second():
     tree = {"a": torch.zeros(16), "b": torch.zeros(3)}
     with verifying(False):
         for _ in range(2):
-            recipes.forget()
+            recipes.forget_recipes()
             first, second = (ferry.convert_tree(tree, "torch", device="cpu") for _ in range(2))
             assert first["a"] is second["a"] is tree["a"]
 

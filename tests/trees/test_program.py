@@ -719,7 +719,7 @@ def test_programs_are_forgotten_with_recipes():
 
     ferry.convert_tree([np.ones(1)], "numpy")
     before = programs_for()
-    recipes.forget()
+    recipes.forget_recipes()
     assert programs_for() is not before
 
 
@@ -801,13 +801,13 @@ def test_few_leaves_against_numpy_and_torch(history, out):
 
 
 def signatures_are_not_compared(monkeypatch):
-    monkeypatch.setattr(groups, "_key", lambda *_: "the same for all")
+    monkeypatch.setattr(groups, "_key_of_groups", lambda *_: "the same for all")
 
 
 def signatures_of_the_first_alone(monkeypatch):
-    real = groups._key
+    real = groups._key_of_groups
     monkeypatch.setattr(
-        groups, "_key", lambda *given: key and key[:2] if (key := real(*given)) else None
+        groups, "_key_of_groups", lambda *given: key and key[:2] if (key := real(*given)) else None
     )
 
 

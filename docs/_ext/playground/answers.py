@@ -15,7 +15,7 @@ from tensorferry.backends.declared import declarations, explain, stand_in
 from tensorferry.core.layout import size_text
 from tensorferry.errors import ConversionError
 from tensorferry.planning.pictures.canvas import WORDS as PICTURES
-from tensorferry.planning.pictures.memory import picture
+from tensorferry.planning.pictures.memory import memory_picture
 
 from .sentences import said as in_words
 from .settings import (
@@ -341,7 +341,7 @@ def _memory(plan: Plan, words: Mapping[str, str]) -> str:
     pictures = PICTURES._replace(**language)
     for written in (None, "source", "result"):
         for name, width in _WIDTHS:
-            drawn = picture(plan, width=width, written=written, styled=False, words=pictures)
+            drawn = memory_picture(plan, width=width, written=written, styled=False, words=pictures)
             marks = f"data-written='{written or ''}'{' hidden' if written else ''}"
             figures.append(f"<div class='pg-figure {name}' {marks}>{drawn}</div>")
     said = said_of_writes(plan, words)

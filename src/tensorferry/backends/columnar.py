@@ -14,7 +14,7 @@ import numpy as np
 from .. import hints
 from ..columns import interface
 from ..columns.column import DECODED, FIELDS, LIST, WITHOUT_NULLS, Column, ColumnCode, Refused
-from ..columns.frames import refuse
+from ..columns.frames import refusal_of_column
 from ..columns.layouts import asked_of, column_of
 from ..core.kinds import PLAIN, Kind, Reason
 from ..core.named_tuple import NamedTuple
@@ -153,7 +153,7 @@ class ColumnBackend(Backend):
 
     def found_by_arrow(self, x: Any, asked: str | None) -> Found:
         """The contents of a column, read through Arrow's interfaces."""
-        column = column_of(*interface.read(x), asked)
+        column = column_of(*interface.read_chunks(x), asked)
         if isinstance(column, Refused):
             return column._replace(hint=self.code.get(column.hint, column.hint))
         return column
@@ -368,7 +368,9 @@ class ColumnBackend(Backend):
                     why = f"has an index and a column of the name {name!r}, of which one would be lost"
                     hint = self.renamed_column.format(name=name, other=f"{name}_column")
                 refused = Refused(why, ColumnCode())
-                raise refuse(f"This {type(x).__name__}", refused, Hint(hints.code(hint)), None)
+                raise refusal_of_column(
+                    f"This {type(x).__name__}", refused, Hint(hints.code(hint)), None
+                )
             known.add(_as_one(name))
             columns[name] = column
         return columns
@@ -412,7 +414,7 @@ class ColumnQuick(Quick[ColumnBackend]):
         self, tensors: Sequence[Any], *, compact: bool
     ) -> tuple[Sequence[int], Sequence[int]] | None:
         arrays = [self.backend.export(x) for x in tensors]
-        starts = memory.addresses(arrays)
+        starts = memory.first_addresses(arrays)
         ends = [
             at + max(x.strides[0], x.itemsize) * len(x)
             for at, x in zip(starts, arrays, strict=True)

@@ -183,9 +183,9 @@ def _is_shared(owner: Backend, target: Backend) -> bool:
     # Here, because most processes have no framework whose tensors are immutable.
     from ..core.info import TensorInfo
     from ..core.request import Request
-    from ..planning.rules import sharing
+    from ..planning.rules import sharing_rule
 
-    return sharing(TensorInfo(owner.name, (1,)), target, Request(target.name))[0]
+    return sharing_rule(TensorInfo(owner.name, (1,)), target, Request(target.name))[0]
 
 
 def _joined(

@@ -42,11 +42,11 @@ from ..sequences.diagnostics import (
     STAYS_AS_IT_IS,
     are_few_others,
     at_member,
-    described,
-    leaves,
+    leaves_with_paths,
     outer_shape,
+    refuse_description,
 )
-from ..sequences.reader import PYTHON_NUMBERS, element_types, first
+from ..sequences.reader import PYTHON_NUMBERS, element_types, first_element
 from . import registry
 from .base import UNASKED, Opening
 from .no_number import no_number
@@ -104,7 +104,7 @@ def _without_tensors(rows: Any) -> Any:
     Raises:
         UnsupportedTypeError: There is another tensor.
     """
-    for path, leaf in leaves(rows):
+    for path, leaf in leaves_with_paths(rows):
         plain = type(leaf) is np.ndarray and not leaf.dtype.hasobject
         if not plain and is_tensor(leaf):
             raise no_number(path, leaf, rows)
@@ -122,7 +122,7 @@ def _with_numbers(
         GradientError: A tensor requires grad.
     """
     if isinstance(x, TensorInfo):
-        raise described(path)
+        raise refuse_description(path)
     if isinstance(x, (list, tuple)) and depth < DEEPEST:
         # Over a copy, because the code of a tensor's class could change the list.
         return [
@@ -261,7 +261,7 @@ def members_of(x: Any, opening: Opening) -> Members | None:
         return None
     kinds = set(map(type, x))
     alike = len(kinds) == 1 and registry.is_known_tensor(type(x[0])) and is_tensor(x[0])
-    if not alike and (not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x)):
+    if not alike and (not _has_tensors(x, first_element(x)[0]) or _has_rows_of_numbers(x)):
         return None
     named = next((kind for kind in (type(x), *kinds) if _has_names(kind)), None)
     if named is not None:
@@ -272,7 +272,7 @@ def members_of(x: Any, opening: Opening) -> Members | None:
     if not any(issubclass(kind, ROWS) for kind in kinds):
         return _looked_at(x, (len(x),), opening)
     outer = outer_shape(x)
-    return _looked_at([leaf for _, leaf in leaves(x)], outer, opening)
+    return _looked_at([leaf for _, leaf in leaves_with_paths(x)], outer, opening)
 
 
 def _looked_at(tensors: Sequence[Any], outer: tuple[int, ...], opening: Opening) -> Members:
@@ -308,7 +308,7 @@ def with_numbers(x: Any, opening: Opening) -> Members | None:
     if _has_rows_of_numbers(x):
         return None
     outer = outer_shape(x)
-    return look_at([leaf for _, leaf in leaves(x)], outer, opening).stacked(outer)
+    return look_at([leaf for _, leaf in leaves_with_paths(x)], outer, opening).stacked(outer)
 
 
 def look_at(tensors: Sequence[Any], outer: tuple[int, ...], opening: Opening) -> Members:
@@ -456,7 +456,9 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
     here = place is None or all(same_place(device, place) for device in devices)
     if here and (members.asked is not None or len({info.dtype for info in infos}) == 1):
         return members
-    asked = members.asked or Request(EXCHANGE, dtype=dtypes.common(info.dtype for info in infos))
+    asked = members.asked or Request(
+        EXCHANGE, dtype=dtypes.common_dtype(info.dtype for info in infos)
+    )
     return members._replace(asked=asked._replace(device=place))
 
 
@@ -468,7 +470,7 @@ def _with_numbers_cast(
         return members
     dtype = _common_dtype(members.infos, target)
     names = {info.dtype for info in members.infos}
-    if dtypes.have_common(names) and dtypes.common(names) == dtype:
+    if dtypes.have_common(names) and dtypes.common_dtype(names) == dtype:
         return members
     return members._replace(asked=Request(EXCHANGE, dtype=dtype, casting=_casting(request)))
 
@@ -520,12 +522,12 @@ def _common_dtype(infos: Sequence[TensorInfo], target: Backend | None) -> str:
     typed = {info.dtype for info in infos if info.weak_dtype is None}
     numbers = [info for info in infos if info.weak_dtype is not None]
     if not typed or not numbers:
-        return dtypes.common(info.dtype for info in infos)
+        return dtypes.common_dtype(info.dtype for info in infos)
     highest = max(_rank(name) for name in typed)
     higher = {
         _dtype_of_number(info, target) for info in numbers if not _is_kept_by(info.dtype, highest)
     }
-    return dtypes.common(typed | higher)
+    return dtypes.common_dtype(typed | higher)
 
 
 def _rank(name: str) -> int:
@@ -752,5 +754,5 @@ def _has_rows_of_numbers(x: Any) -> bool:
     rows = [row for row in x if isinstance(row, ROWS)]
     if len(rows) == len(x):
         return _has_rows_of_numbers([element for row in rows for element in row])
-    heads = [first(row)[0] for row in rows]
+    heads = [first_element(row)[0] for row in rows]
     return any(type(head) in PYTHON_NUMBERS or isinstance(head, range) for head in heads)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import hints
 from ..core.devices import device_name, kind_of
-from ..core.dtype_names import convertible, meanings_of
+from ..core.dtype_names import convertible_dtypes, meanings_of
 from ..core.names import EXCHANGE, NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest
 from ..hints import Hint
@@ -50,7 +50,10 @@ def no_framework(
             return UnknownFrameworkError(
                 f"{name!r} is a dtype, and not the name of a framework.",
                 hints.one_of(
-                    [hints.keywords(to=EXCHANGE, dtype=dtype) for dtype in convertible(meanings)]
+                    [
+                        hints.keywords(to=EXCHANGE, dtype=dtype)
+                        for dtype in convertible_dtypes(meanings)
+                    ]
                 ),
             )
     names = dict.fromkeys([*(target.name for target in targets), *others])

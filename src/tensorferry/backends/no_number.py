@@ -12,7 +12,7 @@ from ..sequences.diagnostics import (
     STAYS_AS_IT_IS,
     are_few_others,
     each_of,
-    leaves,
+    leaves_with_paths,
     why_no_number,
     why_ragged,
 )
@@ -53,7 +53,7 @@ def no_number(path: str, element: Any, x: Any) -> ConversionError:
 
 
 def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
-    members = [leaf for _, leaf in leaves(x)]
+    members = [leaf for _, leaf in leaves_with_paths(x)]
     if isinstance(element, str):
         return _text_hint(x, members)
     if isinstance(element, _DATES):

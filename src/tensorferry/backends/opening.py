@@ -14,7 +14,7 @@ import numpy as np
 from .. import hints
 from ..columns.column import SEVERAL_CHUNKS, ColumnCode, Ragged, Refused
 from ..columns.dates import dates_in
-from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
+from ..columns.frames import asked_hint, frame_of, nulls_hint, refusal_of_column, rows_hint
 from ..core.dtypes import find
 from ..core.info import ANY_ADDRESS, TensorInfo
 from ..core.kinds import APART, BIT_PACKED, PLAIN, Kind, kind_with
@@ -187,11 +187,11 @@ def open_column(
             hint = asked_hint(found)
         else:
             hint = found.hint.hint()
-        raise refuse(what, found, hint, request)
+        raise refusal_of_column(what, found, hint, request)
     if isinstance(found, Ragged):
-        raise refuse(what, found, rows_hint(found), request)
+        raise refusal_of_column(what, found, rows_hint(found), request)
     if found.fill is None and found.nulls[0]:
-        raise refuse(what, found, nulls_hint(found), request)
+        raise refusal_of_column(what, found, nulls_hint(found), request)
     if found.unit:
         note = kind_with(note, counts=found.unit)
     obstacles = found.obstacles(exactly=exactly)

@@ -57,7 +57,7 @@ def join_as_arrays(tensors: Sequence[Any], to_array: Callable[[Any], Array | Non
     if not memory.can_join() or len(set(map(type, tensors))) > 1:
         return None
     try:
-        return memory.joined(list(map(to_array, tensors)))
+        return memory.joined_array(list(map(to_array, tensors)))
     except NOT_ACCEPTED:
         return None
 

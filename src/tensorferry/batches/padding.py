@@ -305,8 +305,8 @@ def common_dtype(infos: Sequence[TensorInfo], target: Backend, request: Request)
     if typed:
         weak = None
     else:
-        weak = dtypes.common({each.weak_dtype or each.dtype for each in infos})
-    return rules.target_dtype(_array(dtypes.common(names), weak), request, target)
+        weak = dtypes.common_dtype({each.weak_dtype or each.dtype for each in infos})
+    return rules.target_dtype(_array(dtypes.common_dtype(names), weak), request, target)
 
 
 @lru_cache(maxsize=256)

@@ -536,7 +536,7 @@ class Batch:
         if run.is_verifying():
             prepared = self.planner.leaf(index, column, self._made.columns[index].types).prepared
             if prepared is not None:
-                run.verify(prepared._replace(recipe=known.recipe), result)
+                run.verify_result(prepared._replace(recipe=known.recipe), result)
         if extent is not None and self._programs.padding.adds:
             self._add_marks(index, self._beside(index, ColumnPlan(known, extent=extent)))
         return result

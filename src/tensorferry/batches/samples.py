@@ -14,7 +14,7 @@ from ..backends.no_tensor import UNCALLED
 from ..backends.nodes import Node
 from ..errors import UnsupportedTypeError, an
 from ..hints import Hint
-from ..sequences.columns import apart
+from ..sequences.columns import columns_apart
 from ..sequences.numbers import types_in
 from ..trees.containers import PLAIN, may_open, openings_of
 from ..trees.structure import Structure, are_alike, at_path, equal
@@ -104,7 +104,7 @@ def _in_columns(container: Container, samples: list[Any]) -> tuple[Any, list[lis
         if not all(other is not None and _are_alike(whole, other[0]) for other in others):
             return None
         held = [tuple(values) for _, values in (first, *others)]  # type: ignore[misc]
-    columns = apart(held)
+    columns = columns_apart(held)
     return None if columns is None else (whole, columns)
 
 

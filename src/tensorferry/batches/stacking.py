@@ -162,8 +162,8 @@ def dtype_together(infos: Sequence[TensorInfo]) -> str:
 
 def _widest(names: set[str]) -> str:
     if dtypes.have_common(names):
-        return dtypes.common(names)
-    return max(names, key=lambda name: (_rank(_kind(name)), dtypes.width(name), name))
+        return dtypes.common_dtype(names)
+    return max(names, key=lambda name: (_rank(_kind(name)), dtypes.value_bits(name), name))
 
 
 # -- columns: the same leaf of all samples ---------------------------------------------------------
@@ -195,7 +195,7 @@ class ColumnPlan(NamedTuple):
         if self.read is not None and self.conversion is not None:
             return run.convert(self.read, self.conversion)
         if self.prepared is not None:
-            return run.complete(self.prepared)
+            return run.complete_conversion(self.prepared)
         return self.kept
 
 

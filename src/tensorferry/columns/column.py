@@ -42,7 +42,7 @@ __all__ = [
     "Found",
     "Ragged",
     "Refused",
-    "decoded",
+    "code_for_images",
     "is_number",
     "value_in",
 ]
@@ -87,7 +87,7 @@ WITHOUT_NULLS = ColumnCode("x.drop_null()", ", which leaves those rows out")
 FIELDS = ColumnCode("pa.Table.from_struct_array(x)", ", which has a column for each field")
 
 
-def decoded(to_list: str) -> ColumnCode:
+def code_for_images(to_list: str) -> ColumnCode:
     """Code for a list of the images in a column of files, as datasets stores them.
 
     Args:
@@ -97,7 +97,7 @@ def decoded(to_list: str) -> ColumnCode:
     return ColumnCode(code, ", which decodes images")
 
 
-DECODED = decoded("to_pylist")
+DECODED = code_for_images("to_pylist")
 WORDS = ColumnCode(
     'np.unique(x.fill_null(""), return_inverse=True)[1]', ", which numbers the words"
 )
@@ -358,7 +358,7 @@ class Column:
         result = np.zeros((self.rows, *self.inner), bool)
         at = 0
         for piece in self.pieces:
-            _mark(result[at : at + piece.rows], piece, 0)
+            _mark_missing(result[at : at + piece.rows], piece, 0)
             at += piece.rows
         return self._ordered(result)
 
@@ -493,10 +493,10 @@ class Column:
                         if isinstance(mark.marks, Bits) and into.ndim == 1:
                             into[mark.marks.unset(start, stop)] = self.fill
                         else:
-                            _fill(
+                            _fill_where(
                                 into,
                                 self.fill,
-                                _spread(mark.part(start, stop), into.shape, mark.each),
+                                _spread_marks(mark.part(start, stop), into.shape, mark.each),
                             )
             at += piece.rows
 
@@ -542,7 +542,7 @@ def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: Hint | None =
     return of_dtype
 
 
-def _fill(out: Array, value: Any, where: Array) -> None:
+def _fill_where(out: Array, value: Any, where: Array) -> None:
     """Write a value where a mask is true; one by one if that is rare, which is faster."""
     count = np.count_nonzero(where)
     if count * _FEW > where.size or not out.flags.c_contiguous:
@@ -551,12 +551,12 @@ def _fill(out: Array, value: Any, where: Array) -> None:
         out.reshape(-1)[np.flatnonzero(where)] = value
 
 
-def _mark(out: Array, piece: Piece, start: int) -> None:
+def _mark_missing(out: Array, piece: Piece, start: int) -> None:
     for missing in piece.missing:
-        out |= _spread(missing.part(start, start + len(out)), out.shape, missing.each)
+        out |= _spread_marks(missing.part(start, start + len(out)), out.shape, missing.each)
 
 
-def _spread(marks: Array, shape: tuple[int, ...], many: int) -> Array:
+def _spread_marks(marks: Array, shape: tuple[int, ...], many: int) -> Array:
     """A mask of rows, or of some of their axes, as a mask of elements."""
     if len(shape) == 1:
         return marks

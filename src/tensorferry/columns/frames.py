@@ -7,12 +7,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from .. import hints
-from ..core.dtypes import DTYPES, casting_scale, common, have_common
+from ..core.dtypes import DTYPES, casting_scale, common_dtype, have_common
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
 from ..hints import Hint
 from ..host import casts, memory
-from ..host.memory import gather
+from ..host.memory import gather_rows
 from ..host.numpy_dtypes import numpy_dtype
 from .column import CODES, DECODED, NO_CODE, Column, ColumnCode, Ragged, Refused
 
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .column import Found
 
-__all__ = ["Frame", "asked_hint", "frame_of", "nulls_hint", "refuse", "rows_hint", "write_columns"]
+__all__ = [
+    "Frame",
+    "asked_hint",
+    "frame_of",
+    "nulls_hint",
+    "refusal_of_column",
+    "rows_hint",
+    "write_columns",
+]
 
 _ROWS = 1 << 14
 """How many rows of a row-order result are written at a time, to stay in the processor's cache."""
@@ -77,10 +85,10 @@ class Frame(NamedTuple):
                     arrays.append((index, column.view()))
             except (LossyCastError, UnsupportedTypeError) as error:
                 raise type(error)(
-                    f"{error.message} - in column {_written(name)}", error.advice
+                    f"{error.message} - in column {_written_name(name)}", error.advice
                 ) from error
         if len(arrays) == len(self.columns) and not by_rows:
-            gather([array for _, array in arrays], result.T)
+            gather_rows([array for _, array in arrays], result.T)
         else:
             write_columns(result, arrays)
         return result
@@ -94,7 +102,7 @@ def write_columns(result: Array, columns: Sequence[tuple[int, Array]]) -> None:
             result[part, index] = column[part]
 
 
-def refuse(
+def refusal_of_column(
     what: str, column: Column | Ragged | Refused, hint: Hint | None, request: Request | None
 ) -> ConversionError:
     """The error for a column that cannot be converted. For nulls, it depends on ``copy=``."""
@@ -144,18 +152,18 @@ def frame_of(
         if isinstance(column, Refused) and column.stays and not column.asked
     ]
     for name, column in columns:
-        what = f"Column {_written(name)} of this {kind}"
+        what = f"Column {_written_name(name)} of this {kind}"
         if isinstance(column, Refused):
             if column.stays and len(stays) < len(columns):
                 hint = Hint(hints.code(drop(stays)))
             else:
                 hint = put(name, column.hint)
-            if _decodes(column.hint) and column.stays and len(stays) < len(columns):
+            if _decodes_images(column.hint) and column.stays and len(stays) < len(columns):
                 hint |= put(name, column.hint)
             if column.asked:
                 lacks = any(_has_nulls(other) for _, other in columns)
                 hint = asked_hint(column._replace(lacks=lacks))
-            raise refuse(what, column, hint, request)
+            raise refusal_of_column(what, column, hint, request)
         if isinstance(column, Ragged) or column.inner:
             raise UnsupportedTypeError(
                 f"{what} {column.why if isinstance(column, Ragged) else 'holds rows of numbers'}.",
@@ -163,7 +171,7 @@ def frame_of(
             )
         if column.fill is None and column.nulls[0]:
             names = {other.dtype for _, other in columns if isinstance(other, Column)}
-            raise refuse(
+            raise refusal_of_column(
                 what,
                 column,
                 nulls_hint(column, mixed=len(names) > 1 and not _have_common(names)),
@@ -219,7 +227,7 @@ _FOR_EACH_COLUMN = ", which gives a tensor for each column"
 _PADS = ", which pads them"
 
 
-def _decodes(code: ColumnCode) -> bool:
+def _decodes_images(code: ColumnCode) -> bool:
     """Whether code decodes the images of a column."""
     return code.remark == DECODED.remark
 
@@ -261,9 +269,9 @@ def _dtype_of(
     if asked in DTYPES:
         return asked
     if _have_common(names):
-        return common(names)
-    first, second = _two(numbers)
-    what = f"{_written(first[0])} is {first[1].dtype}, {_written(second[0])} is {second[1].dtype}"
+        return common_dtype(names)
+    first, second = _two_different(numbers)
+    what = f"{_written_name(first[0])} is {first[1].dtype}, {_written_name(second[0])} is {second[1].dtype}"
     dtypes_of_columns = dict.fromkeys(column.dtype for _, column in numbers)
     error = LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
@@ -274,7 +282,7 @@ def _dtype_of(
     raise error
 
 
-def _two(
+def _two_different(
     numbers: Sequence[tuple[object, Column]],
 ) -> tuple[tuple[object, Column], tuple[object, Column]]:
     """The first two columns without a common dtype; or two with different dtypes."""
@@ -295,11 +303,11 @@ def _check_of(name: object, source: str, dtype: str, request: Request | None) ->
     try:
         return casting_scale(source, dtype, None if request is None else request.casting).check
     except LossyCastError as error:
-        message = f"{error.message} - in column {_written(name)}"
+        message = f"{error.message} - in column {_written_name(name)}"
         raise LossyCastError(message, error.advice) from error
 
 
-def _written(name: object) -> str:
+def _written_name(name: object) -> str:
     """The name of a column, for a message."""
     text = repr(name)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -43,8 +43,8 @@ __all__ = [
     "leaving_streams",
     "memory_at",
     "numbers_at",
-    "pointers",
-    "read",
+    "pointers_at",
+    "read_chunks",
     "type_at",
     "type_in",
 ]
@@ -175,8 +175,8 @@ def type_at(at: int) -> Type:
     kind_read = Type(
         ctypes.string_at(format_).decode(errors="replace"),
         ctypes.string_at(name).decode(errors="replace") if name else "",
-        _metadata(metadata) if metadata else {},
-        tuple([type_at(pointer) for pointer in pointers(children, count)]),
+        _metadata_at(metadata) if metadata else {},
+        tuple([type_at(pointer) for pointer in pointers_at(children, count)]),
         type_at(values) if values else None,
     )
     if not _is_whole(kind_read):
@@ -236,11 +236,11 @@ def chunk_at(at: int, kind: Type, owner: object, *, inside: bool = False) -> Chu
         length,
         nulls,
         offset,
-        pointers(buffers, count),
+        pointers_at(buffers, count),
         tuple(
             map(
                 partial(chunk_at, owner=owner, inside=True),
-                pointers(children, inner),
+                pointers_at(children, inner),
                 kind.children,
             )
         ),
@@ -256,7 +256,7 @@ def array_at(at: int) -> tuple[int, ...]:
     return ARRAY.unpack_from(memory_at(at))
 
 
-def pointers(at: int, count: int) -> tuple[int, ...]:
+def pointers_at(at: int, count: int) -> tuple[int, ...]:
     """Read `count` addresses from memory."""
     if count == 2 and at:  # the most common number of buffers
         return _PAIR.unpack_from(memory_at(at))
@@ -265,7 +265,7 @@ def pointers(at: int, count: int) -> tuple[int, ...]:
     return ()
 
 
-def _metadata(at: int) -> dict[bytes, bytes]:
+def _metadata_at(at: int) -> dict[bytes, bytes]:
     count = ctypes.c_int32.from_address(at).value
     at += 4
     parts: list[bytes] = []
@@ -320,7 +320,7 @@ def is_read_again(kind: type) -> bool:
     return hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__len__")
 
 
-def read(x: Any) -> tuple[Type, list[Chunk]]:
+def read_chunks(x: Any) -> tuple[Type, list[Chunk]]:
     """Read the type and the chunks of an object.
 
     They keep it alive, since only the object may own their memory.
@@ -331,7 +331,7 @@ def read(x: Any) -> tuple[Type, list[Chunk]]:
     """
     if not hasattr(x, "__arrow_c_array__"):
         return _read_stream(x)
-    capsules = _given(x, x.__arrow_c_array__)
+    capsules = _call_given(x, x.__arrow_c_array__)
     if not isinstance(capsules, tuple) or len(capsules) != 2:
         raise UnsupportedTypeError(
             f"This {type(x).__name__} gives no pair of Arrow's capsules.", None
@@ -341,7 +341,7 @@ def read(x: Any) -> tuple[Type, list[Chunk]]:
     return kind, [chunk_at(array_in(array), kind, (array, x))]
 
 
-def _given(x: object, method: Any) -> Any:
+def _call_given(x: object, method: Any) -> Any:
     try:
         return method()
     except Exception as error:
@@ -387,7 +387,7 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
     if kept is not None and kept.x() is x:
         if isinstance(kept.found, UnsupportedTypeError):
             raise UnsupportedTypeError(kept.found.message, kept.found.advice)
-        return _keeping(kept.found, x)
+        return _with_owner(kept.found, x)
     may_be_used_up = not is_read_again(type(x))
     if may_be_used_up and _leaves_streams.get():
         raise UnsupportedTypeError(
@@ -403,32 +403,32 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
             ),
         )
     try:
-        stream_read = _of_stream(_given(x, x.__arrow_c_stream__))
+        stream_read = _of_stream(_call_given(x, x.__arrow_c_stream__))
     except UnsupportedTypeError as error:
         if may_be_used_up:
             # It is kept without its traceback, which has `x`.
-            _keep(x, UnsupportedTypeError(error.message, error.advice))
+            _keep_reading(x, UnsupportedTypeError(error.message, error.advice))
         raise
     if may_be_used_up and stream_read[1] and _is_used_up(x):
-        _keep(x, stream_read)
-    return _keeping(stream_read, x)
+        _keep_reading(x, stream_read)
+    return _with_owner(stream_read, x)
 
 
-def _keeping(stream_read: tuple[Type, list[Chunk]], x: object) -> tuple[Type, list[Chunk]]:
+def _with_owner(stream_read: tuple[Type, list[Chunk]], x: object) -> tuple[Type, list[Chunk]]:
     """What was read, with `x` as an owner.
 
     What is in `_readings` has no such owner, or `x` would live for ever.
     """
     kind, chunks = stream_read
-    return kind, [_kept(chunk, x) for chunk in chunks]
+    return kind, [_owned_chunk(chunk, x) for chunk in chunks]
 
 
-def _kept(chunk: Chunk, x: object) -> Chunk:
+def _owned_chunk(chunk: Chunk, x: object) -> Chunk:
     if chunk.values is None:
         values = None
     else:
-        values = _kept(chunk.values, x)
-    children = tuple([_kept(child, x) for child in chunk.children])
+        values = _owned_chunk(chunk.values, x)
+    children = tuple([_owned_chunk(child, x) for child in chunk.children])
     return chunk._replace(children=children, values=values, owner=(chunk.owner, x))
 
 
@@ -437,12 +437,12 @@ def _is_used_up(x: Any) -> bool:
     if hasattr(type(x), "__next__"):
         return True
     try:
-        return not _of_stream(_given(x, x.__arrow_c_stream__), most=1)[1]
+        return not _of_stream(_call_given(x, x.__arrow_c_stream__), most=1)[1]
     except UnsupportedTypeError:
         return True
 
 
-def _keep(x: Any, reading: tuple[Type, list[Chunk]] | UnsupportedTypeError) -> None:
+def _keep_reading(x: Any, reading: tuple[Type, list[Chunk]] | UnsupportedTypeError) -> None:
     number, forget = id(x), _readings.pop  # the module's names may be deleted before `x`, at exit
     try:
         reference = weakref.ref(x, lambda _: forget(number, None))

@@ -33,8 +33,8 @@ from .objects import (
     Span,
     bits_in,
     buffer_of,
-    marker,
     missing_in,
+    null_marker,
     objects_in,
     over,
     piece_of,
@@ -57,17 +57,17 @@ __all__ = [
     "LISTED",
     "ROUNDED",
     "are_integers",
+    "as_booleans",
     "asked_of",
     "codes_of",
     "column_of",
     "decimals_in",
-    "fields",
+    "fields_as_spans",
     "listed_tensors",
-    "nested",
+    "nested_lists",
     "piece_looked_up",
-    "tensors",
+    "tensor_column",
     "tensors_of_any_shape",
-    "truths",
 ]
 
 
@@ -175,7 +175,7 @@ def _memory_of(dictionary: Chunk | None) -> Any:
 
 def _has_nulls(dictionary: Chunk) -> bool:
     span = Span(dictionary, 0, dictionary.length)
-    return marker(())(span) is not span
+    return null_marker(())(span) is not span
 
 
 # -- extension types whose values are tensors, or booleans of a byte each --------------------------
@@ -186,7 +186,7 @@ def _has_nulls(dictionary: Chunk) -> bool:
 _ANY_BYTES = Reason("booleans of a byte that may have any value")
 
 
-def truths(column: Found) -> Found:
+def as_booleans(column: Found) -> Found:
     """Bytes as booleans: all except 0 are true."""
     if not isinstance(column, Column):
         return column
@@ -198,7 +198,7 @@ def truths(column: Found) -> Found:
     return Column("bool", column.inner, pieces, reasons=(_ANY_BYTES,))
 
 
-def tensors(metadata: bytes, column: Found, inner: tuple[int, ...]) -> Found:
+def tensor_column(metadata: bytes, column: Found, inner: tuple[int, ...]) -> Found:
     """A column of tensors of one shape.
 
     Raises:
@@ -247,7 +247,7 @@ def listed_tensors(metadata: bytes, column: Found) -> Found | None:
     return _reshaped(column, shape)
 
 
-def nested(metadata: bytes, column: Found) -> Found:
+def nested_lists(metadata: bytes, column: Found) -> Found:
     """Nested lists without rows, with the lengths in metadata of datasets' `Array3D` and others.
 
     (https://github.com/huggingface/datasets/blob/main/src/datasets/features/features.py)
@@ -368,7 +368,7 @@ def column_of(kind: Type, chunks: Sequence[Chunk | Span], asked: str | None = No
 
     Args:
         kind: Its type.
-        chunks: Its chunks, or the spans from `fields`. Those without rows are left out.
+        chunks: Its chunks, or the spans from `fields_as_spans`. Those without rows are left out.
         asked: The requested dtype. With an integer dtype, dates become counts and categories become
             codes; with a float dtype, decimals are rounded.
 
@@ -394,9 +394,9 @@ def are_integers(asked: str | None) -> bool:
     return asked in DTYPES and DTYPES[asked].kind in ("int", "uint")
 
 
-def fields(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[Span]]]:
+def fields_as_spans(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[Span]]]:
     """The columns of a table, which is a struct array, as spans for `column_of`."""
-    spans = [marker(())(Span(chunk, 0, chunk.length)) for chunk in chunks]
+    spans = [null_marker(())(Span(chunk, 0, chunk.length)) for chunk in chunks]
     for span in spans:
         if any(span.at + span.length > child.length for child in span.chunk.children):
             raise UnsupportedTypeError(
@@ -419,7 +419,7 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
         return _extension(kind.extension, kind, spans, inner, asked)
     if not spans and not inner and _OF_EXTENSION in kind.metadata:
         column = _column(kind._replace(metadata={}), spans, inner, asked)
-        return nested(kind.metadata[_OF_EXTENSION], column)
+        return nested_lists(kind.metadata[_OF_EXTENSION], column)
     code = kind.format
     if kind.values is not None:
         return _dictionary(kind, kind.values, spans, inner, asked)
@@ -429,7 +429,7 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
         return Column(
             "bool",
             inner,
-            [piece_of(span, inner, bits_in(span, 1)) for span in map(marker(inner), spans)],
+            [piece_of(span, inner, bits_in(span, 1)) for span in map(null_marker(inner), spans)],
         )
     if code[:3] == "+w:":
         return _fixed(kind, int(code[3:]), spans, inner, asked)
@@ -474,7 +474,7 @@ def _refusal(code: str, inner: tuple[int, ...]) -> Refused:
 def _numbers(dtype: str, spans: list[Span], inner: tuple[int, ...]) -> Column:
     pieces = [
         piece_of(span, inner, over(span, dtype).reshape(-1, *inner) if inner else over(span, dtype))
-        for span in map(marker(inner), spans)
+        for span in map(null_marker(inner), spans)
     ]
     return Column(dtype, inner, pieces)
 
@@ -482,7 +482,7 @@ def _numbers(dtype: str, spans: list[Span], inner: tuple[int, ...]) -> Column:
 def _fixed(
     kind: Type, width: int, spans: list[Span], inner: tuple[int, ...], asked: str | None
 ) -> Found:
-    below, marked = [], list(map(marker(inner), spans))
+    below, marked = [], list(map(null_marker(inner), spans))
     for span in marked:
         child = span.chunk.children[0]
         if (span.at + span.length) * width > child.length:
@@ -508,7 +508,7 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
     before = 0
     for span in spans:
         # A list in a row that is null, as rows of a struct may be, has no length either.
-        gone = missing_in(marker(inner)(span), inner)
+        gone = missing_in(null_marker(inner)(span), inner)
         if gone is not None:
             return _no_list(before + int(gone.argmax()) // size, inner)
         before += span.length // size
@@ -610,7 +610,7 @@ def _runs(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | No
 def _dictionary(
     kind: Type, values: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None
 ) -> Found:
-    marked = list(map(marker(inner), spans))
+    marked = list(map(null_marker(inner), spans))
     if values.format in (*_TEXTS, *_BYTES):
         if are_integers(asked):
             return codes_of(kind, values, marked, inner)
@@ -695,7 +695,7 @@ def _decimals(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str 
         return _FRACTIONS
     width, word = max(1, bits // 64), numpy_dtype("int64" if bits >= 64 else "int32")
     pieces: list[Piece] = []
-    for span in map(marker(inner), spans):
+    for span in map(null_marker(inner), spans):
         at = buffer_of(span, 1) + span.at * (bits // 8)
         words = bytes_at(at, (span.length, width), word, span.chunk.owner)
         values = Decimals(
@@ -765,9 +765,9 @@ def _extension(
     said = kind.metadata.get(_OF_EXTENSION, b"")
     plain = kind._replace(metadata={})
     if name == "arrow.bool8":
-        return truths(_column(plain, spans, inner, None))
+        return as_booleans(_column(plain, spans, inner, None))
     if name == "arrow.fixed_shape_tensor":
-        return tensors(said, _column(plain, spans, inner, asked), inner)
+        return tensor_column(said, _column(plain, spans, inner, asked), inner)
     if name in LISTED and not inner:
         known = listed_tensors(said, _column(plain, spans, inner, asked))
         if known is not None:
@@ -783,7 +783,7 @@ def _extension(
         raise UnsupportedTypeError("These tensors have no data or no shapes.", None)
     if inner:
         return Refused("holds lists of tensors that may have any shape", LIST)
-    if any(marker(())(span).missing for span in spans):
+    if any(null_marker(())(span).missing for span in spans):
         return Refused("has nulls among tensors", STORAGE)
     data, shape = (
         _column(

@@ -31,8 +31,8 @@ __all__ = [
     "Span",
     "bits_in",
     "buffer_of",
-    "marker",
     "missing_in",
+    "null_marker",
     "objects_in",
     "over",
     "piece_of",
@@ -64,7 +64,7 @@ def spans_of(chunks: Sequence[Chunk | Span]) -> list[Span]:
     return [chunk if isinstance(chunk, Span) else Span(chunk, 0, chunk.length) for chunk in chunks]
 
 
-def marker(inner: tuple[int, ...]) -> Any:
+def null_marker(inner: tuple[int, ...]) -> Any:
     """A function that adds the nulls of a span's own array to those around it."""
     many = prod(inner)
 
@@ -147,7 +147,7 @@ def objects_in(kind: Type, chunks: Sequence[Chunk | Span]) -> list[Any]:
 
     Args:
         kind: The column's type.
-        chunks: Its chunks, or the spans from `layouts.fields`.
+        chunks: Its chunks, or the spans from `layouts.fields_as_spans`.
 
     Raises:
         UnsupportedTypeError: Python has no such objects (unions), or the memory does not fit the
@@ -155,7 +155,7 @@ def objects_in(kind: Type, chunks: Sequence[Chunk | Span]) -> list[Any]:
     """
     objects: list[Any] = []
     for span in spans_of(chunks):
-        values = _values(kind, span) if span.length else []
+        values = _values_of_span(kind, span) if span.length else []
         for missing in span.missing:
             gone = missing.part(0, span.length)
             values = [
@@ -176,11 +176,11 @@ class _Broken(NamedTuple):
     why: str
 
 
-def _values(kind: Type, span: Span) -> list[Any]:
+def _values_of_span(kind: Type, span: Span) -> list[Any]:
     if kind.format == "n":
         return [None] * span.length
     chunk = span.chunk
-    values = _present(kind, span)
+    values = _present_values(kind, span)
     # An array in runs and a union have no nulls of their own.
     if (
         kind.format[:2] in ("+r", "+u")
@@ -193,7 +193,7 @@ def _values(kind: Type, span: Span) -> list[Any]:
     return [value if is_there else None for value, is_there in zip(values, there, strict=True)]
 
 
-def _present(kind: Type, span: Span) -> list[Any]:
+def _present_values(kind: Type, span: Span) -> list[Any]:
     """The values, with any object in place of nulls."""
     code = kind.format
     if kind.values is not None:
@@ -224,7 +224,7 @@ def _present(kind: Type, span: Span) -> list[Any]:
     return reader(kind, span)
 
 
-def _memory(span: Span, buffer: int, start: int, length: int) -> bytes:
+def _bytes_in_buffer(span: Span, buffer: int, start: int, length: int) -> bytes:
     there = (
         bytes_at(buffer_of(span, buffer) + start, (length,), np.dtype("uint8"), span.chunk.owner)
         if length
@@ -236,7 +236,9 @@ def _memory(span: Span, buffer: int, start: int, length: int) -> bytes:
 def _of_width(span: Span, width: int) -> list[bytes]:
     whole = span.length * width
     if width:
-        return _bytes_of(_memory(span, 1, span.at * width, whole), range(0, whole + 1, width))
+        return _bytes_of(
+            _bytes_in_buffer(span, 1, span.at * width, whole), range(0, whole + 1, width)
+        )
     return [b""] * span.length
 
 
@@ -247,7 +249,7 @@ def _bytes_of(data: bytes, ends: Sequence[int]) -> list[bytes]:
 # -- by type ---------------------------------------------------------------------------------------
 
 
-def _offsets(span: Span, dtype: str) -> list[int]:
+def _element_offsets(span: Span, dtype: str) -> list[int]:
     """Where each element begins, and where the last one ends.
 
     Raises:
@@ -260,8 +262,8 @@ def _offsets(span: Span, dtype: str) -> list[int]:
 
 
 def _text(kind: Type, span: Span) -> list[Any]:
-    ends = _offsets(span, "int64" if kind.format in "UZ" else "int32")
-    data = _memory(span, 2, ends[0], ends[-1] - ends[0])
+    ends = _element_offsets(span, "int64" if kind.format in "UZ" else "int32")
+    data = _bytes_in_buffer(span, 2, ends[0], ends[-1] - ends[0])
     texts = _bytes_of(data, [end - ends[0] for end in ends])
     if kind.format in "uU":
         return list(map(_decoded, texts))
@@ -286,7 +288,7 @@ def _views(kind: Type, span: Span) -> list[Any]:
     else:
         sizes = []
     packed, none = (
-        _memory(span, 1, span.at * 16, span.length * 16),
+        _bytes_in_buffer(span, 1, span.at * 16, span.length * 16),
         _Broken("a view of text past its buffers"),
     )
     texts: list[Any] = []
@@ -295,7 +297,7 @@ def _views(kind: Type, span: Span) -> list[Any]:
         if length <= _INLINE:
             texts.append(packed[start + 4 : start + 4 + max(length, 0)])
         elif 0 <= buffer < len(more) and 0 <= offset <= int(sizes[buffer]) - length:
-            texts.append(_memory(span, more[buffer], offset, length))
+            texts.append(_bytes_in_buffer(span, more[buffer], offset, length))
         else:
             texts.append(none)
     if kind.format == "vu":
@@ -376,13 +378,13 @@ def _decimals(kind: Type, span: Span) -> list[Any]:
 
 def _intervals(kind: Type, span: Span) -> list[Any]:
     layout = np.dtype({"tiM": "i4,", "tiD": "i4,i4", "tin": "i4,i4,i8"}[kind.format])
-    there = _memory(span, 1, span.at * layout.itemsize, span.length * layout.itemsize)
+    there = _bytes_in_buffer(span, 1, span.at * layout.itemsize, span.length * layout.itemsize)
     return np.frombuffer(there, layout).tolist()  # type: ignore[no-any-return]
 
 
 def _lists(kind: Type, span: Span) -> list[Any]:
-    ends = _offsets(span, "int64" if kind.format == "+L" else "int32")
-    return _split(kind, span, ends)
+    ends = _element_offsets(span, "int64" if kind.format == "+L" else "int32")
+    return _split_lists(kind, span, ends)
 
 
 def _list_views(kind: Type, span: Span) -> list[Any]:
@@ -399,12 +401,12 @@ def _list_views(kind: Type, span: Span) -> list[Any]:
 
 def _fixed(kind: Type, span: Span) -> list[Any]:
     width = int(kind.format[3:])
-    return _split(
+    return _split_lists(
         kind, span, [index * width for index in range(span.at, span.at + span.length + 1)]
     )
 
 
-def _split(kind: Type, span: Span, ends: list[int]) -> list[Any]:
+def _split_lists(kind: Type, span: Span, ends: list[int]) -> list[Any]:
     child = span.chunk.children[0]
     if ends[-1] > child.length:
         raise UnsupportedTypeError("A list of Arrow's ends past its elements.", None)

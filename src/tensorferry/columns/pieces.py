@@ -315,7 +315,7 @@ class Decimals:
         )
         values = numbers / power
         if self._rounds_again:
-            rest = _residue(numbers, values, power)
+            rest = _exact_residue(numbers, values, power)
         else:
             rest = np.zeros(0)
         for index in np.flatnonzero(~small).tolist():
@@ -340,16 +340,16 @@ class Decimals:
         return values
 
 
-def _residue(numbers: Array, values: Array, power: float) -> Array:
+def _exact_residue(numbers: Array, values: Array, power: float) -> Array:
     """Each number minus a value times the power, exactly (the product has at most 106 bits)."""
     high = values * power
-    (first, second), (third, fourth) = _split(values), _split(power)
+    (first, second), (third, fourth) = _high_and_low(values), _high_and_low(power)
     low = second * fourth - (((high - first * third) - second * third) - first * fourth)
     residue: Array = (numbers - high) - low
     return residue
 
 
-def _split(x: Any) -> tuple[Any, Any]:
+def _high_and_low(x: Any) -> tuple[Any, Any]:
     product = _SPLITS * x
     high = product - (product - x)
     return high, x - high

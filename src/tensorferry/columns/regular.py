@@ -66,16 +66,16 @@ def arrays_of(capsule: object, columns: Sequence[Regular | None]) -> list[Array 
     if nulls or count != len(columns) or not rows:
         return [None] * len(columns)
     return [
-        None if column is None else _array(column, at, offset, rows, capsule)
-        for column, at in zip(columns, interface.pointers(children, count), strict=True)
+        None if column is None else _read_rows(column, at, offset, rows, capsule)
+        for column, at in zip(columns, interface.pointers_at(children, count), strict=True)
     ]
 
 
-def _array(column: Regular, at: int, start: int, count: int, owner: object) -> Array | None:
+def _read_rows(column: Regular, at: int, start: int, count: int, owner: object) -> Array | None:
     """Read `count` rows of an array, from `start` on."""
     shape = [count]
     for offsets in column.lists:
-        part = _part(at, start, count)
+        part = _part_of_array(at, start, count)
         if part is None:
             return None
         start, buffers, children = part
@@ -91,7 +91,7 @@ def _array(column: Regular, at: int, start: int, count: int, owner: object) -> A
             return None
         (at,), count = children, count * width
         shape.append(width)
-    part = _part(at, start, count)
+    part = _part_of_array(at, start, count)
     if part is None:
         return None
     start, buffers, _ = part
@@ -100,14 +100,16 @@ def _array(column: Regular, at: int, start: int, count: int, owner: object) -> A
     )
 
 
-def _part(at: int, start: int, count: int) -> tuple[int, Sequence[int], Sequence[int]] | None:
+def _part_of_array(
+    at: int, start: int, count: int
+) -> tuple[int, Sequence[int], Sequence[int]] | None:
     """Elements' position in an array's buffers, the buffers, its children; ``None`` with nulls."""
     length, nulls, offset, buffers, children, at_buffers, at_children, *_ = interface.array_at(at)
-    buffers_there = interface.pointers(at_buffers, buffers)
+    buffers_there = interface.pointers_at(at_buffers, buffers)
     if (
         start + count > length
         or (nulls and (nulls > 0 or buffers_there[0]))
         or 0 in buffers_there[1:]
     ):
         return None
-    return offset + start, buffers_there, interface.pointers(at_children, children)
+    return offset + start, buffers_there, interface.pointers_at(at_children, children)

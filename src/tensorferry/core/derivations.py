@@ -9,7 +9,7 @@ from .named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["EVERY", "Jvp", "Rule", "Spec", "Vjp", "Vmap", "chosen", "derived"]
+__all__ = ["EVERY", "Jvp", "Rule", "Spec", "Vjp", "Vmap", "apply_rules", "of_chosen"]
 
 Spec = tuple[tuple[int, ...], str]
 """The shape and the canonical dtype of a tensor."""
@@ -62,7 +62,7 @@ class Vmap(NamedTuple):
 Rule = Vjp | Jvp | Vmap
 
 
-def derived(
+def apply_rules(
     function: Callable[..., Any], rules: Sequence[Rule], how: Mapping[type, Callable[..., Any]]
 ) -> Any:
     """Apply rules to a function, one after the other.
@@ -74,7 +74,7 @@ def derived(
     return function
 
 
-def chosen(
+def of_chosen(
     function: Callable[..., Sequence[Any]], inputs: Sequence[Any], rule: Vjp | Jvp
 ) -> Callable[..., Any]:
     """A function that takes only inputs in `rule.wrt`, and gives only outputs in `rule.outs`.

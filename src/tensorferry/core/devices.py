@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-__all__ = ["HOST", "device_name", "host_index", "kind_of", "meant", "same_place"]
+__all__ = ["HOST", "device_name", "host_index", "kind_of", "meant_kind", "same_place"]
 
 HOST = "cpu"
 
@@ -43,30 +43,30 @@ def device_name(device: object) -> str:
     Raises:
         DeviceError: It does not name a device.
     """
-    return _canonical(_text(device))
+    return _canonical_name(_text_of_device(device))
 
 
 def host_index(device: object) -> int:
     """The index of a CPU device; 0 for all other devices."""
-    match = _parts(_text(device))
-    if match is not None and _kind(match[1]) == HOST:
+    match = _kind_and_index(_text_of_device(device))
+    if match is not None and _canonical_kind(match[1]) == HOST:
         return int(match[2] or 0)
     return 0
 
 
 @cache
-def _pattern() -> re.Pattern[str]:
+def _kind_pattern() -> re.Pattern[str]:
     import re
 
     return re.compile(r"(?:.*device:|<|/)?([a-z_][a-z0-9_]*)(?:(?::| device )(\d+)>?)?")
 
 
-def _parts(text: str) -> re.Match[str] | None:
+def _kind_and_index(text: str) -> re.Match[str] | None:
     """A device's kind and index, in any of the spellings of the frameworks."""
-    return _pattern().fullmatch(text.strip().lower())
+    return _kind_pattern().fullmatch(text.strip().lower())
 
 
-def _text(device: object) -> str:
+def _text_of_device(device: object) -> str:
     if isinstance(device, str):
         return device
     platform = getattr(device, "platform", None)
@@ -81,17 +81,17 @@ def _text(device: object) -> str:
 
 
 @lru_cache(maxsize=256)
-def _canonical(text: str) -> str:
-    match = _parts(text)
+def _canonical_name(text: str) -> str:
+    match = _kind_and_index(text)
     if match is None:
         raise DeviceError(f"{text[:40]!r} is not the name of a device.", _HINT)
-    kind = _kind(match[1])
+    kind = _canonical_kind(match[1])
     if kind == HOST or match[2] is None:
         return kind
     return f"{kind}:{int(match[2])}"
 
 
-def _kind(word: str) -> str:
+def _canonical_kind(word: str) -> str:
     return _ALIASES.get(word, word)
 
 
@@ -100,7 +100,7 @@ def kind_of(device: str) -> str:
     return device.partition(":")[0]
 
 
-def meant(device: str, kinds: Sequence[str]) -> str:
+def meant_kind(device: str, kinds: Sequence[str]) -> str:
     """The known kind that is most like an unknown one; the first one if none is.
 
     >>> meant("gpux", ("cpu", "cuda")), meant("mps", ("cpu", "cuda"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .declaration import Declaration
 
-__all__ = ["asked", "convertible", "meanings_of", "name_of"]
+__all__ = ["asked_dtype", "convertible_dtypes", "meanings_of", "name_of"]
 
 _LONG = f"int{8 * calcsize('l')}"
 """The dtype of C's ``long`` on this machine."""
@@ -113,17 +113,17 @@ def name_of(dtype: object) -> str:
     name: str | None = None
     is_dtype = "dtype" in type(dtype).__name__.lower()
     if isinstance(dtype, str):
-        name = dtype if dtype in DTYPES else _meant(dtype)
+        name = dtype if dtype in DTYPES else _meant_dtype(dtype)
     elif isinstance(dtype, type):
         name = _of_class(dtype)
     elif is_dtype:  # only dtypes: `str` of a tensor could wait for a device
         said = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
-        name = _meant(said) if isinstance(said, str) else None
+        name = _meant_dtype(said) if isinstance(said, str) else None
     if name is not None:
         return name
     raise UnsupportedTypeError(
         f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry knows.",
-        _nearest(dtype),
+        _hint_of_nearest(dtype),
     )
 
 
@@ -150,7 +150,7 @@ def _of_class(kind: type) -> str | None:
 _PYTHONS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
-def asked(dtype: object) -> str | None:
+def asked_dtype(dtype: object) -> str | None:
     """The value of ``dtype=`` for one tensor, as a canonical name, one of `KEYWORDS`, or ``None``.
 
     Raises:
@@ -164,7 +164,7 @@ def asked(dtype: object) -> str | None:
     return name
 
 
-def _meant(text: str) -> str | None:
+def _meant_dtype(text: str) -> str | None:
     """The dtype that a name means; ``None`` if it is not the name of one.
 
     Raises:
@@ -172,7 +172,7 @@ def _meant(text: str) -> str | None:
     """
     meanings = meanings_of(text)
     if len(meanings) > 1:
-        raise _ambiguous(text, meanings)
+        raise _ambiguous_name(text, meanings)
     return meanings[0] if meanings else None
 
 
@@ -212,7 +212,7 @@ def _in_the_other_order(dtype: object, name: str) -> UnsupportedTypeError:
     )
 
 
-def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
+def _ambiguous_name(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
     absent = [name for name in meanings if name not in DTYPES]
     if absent:
         also = f"; {' and '.join(absent)} cannot be converted"
@@ -220,16 +220,16 @@ def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
         also = ""
     return UnsupportedTypeError(
         f"{text!r} means {' to some and '.join(meanings)} to others{also}.",
-        hints.one_of([hints.keyword("dtype", name) for name in convertible(meanings)]),
+        hints.one_of([hints.keyword("dtype", name) for name in convertible_dtypes(meanings)]),
     )
 
 
-def convertible(meanings: Sequence[str]) -> list[str]:
+def convertible_dtypes(meanings: Sequence[str]) -> list[str]:
     """Those of several dtypes that can be converted."""
     return [name for name in meanings if name in DTYPES]
 
 
-def _nearest(dtype: object) -> Hint:
+def _hint_of_nearest(dtype: object) -> Hint:
     """The hint with the dtype whose name is most like the given one."""
     from difflib import get_close_matches  # here, since only a mistyped name needs it
 

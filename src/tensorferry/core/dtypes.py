@@ -29,14 +29,14 @@ __all__ = [
     "Kind",
     "Scale",
     "casting_scale",
-    "common",
+    "common_dtype",
     "cuts_off",
-    "exact",
     "find",
-    "fit",
+    "fitting_dtype",
     "have_common",
+    "holds_exactly",
     "is_misrounded",
-    "width",
+    "value_bits",
 ]
 
 DEFAULT, FIT = KEYWORDS = ("default", "fit")
@@ -151,7 +151,7 @@ def find(name: str) -> DType:
 
 
 @cache
-def exact(source: str, target: str) -> bool:
+def holds_exactly(source: str, target: str) -> bool:
     """Whether every value of one dtype is a value of the other.
 
     >>> exact("bfloat16", "float32"), exact("float16", "bfloat16"), exact("int64", "float64")
@@ -161,7 +161,7 @@ def exact(source: str, target: str) -> bool:
         return True
     a, b = DTYPES[source], DTYPES[target]
     if KINDS.index(a.kind) > KINDS.index(b.kind) or (
-        a.kind == "int" and "negative" not in _signs(b)
+        a.kind == "int" and "negative" not in _signs_and_specials(b)
     ):
         return False
     if a.kind in ("bool", "uint", "int"):
@@ -178,7 +178,7 @@ def exact(source: str, target: str) -> bool:
     )
 
 
-def _signs(dtype: DType) -> frozenset[str]:
+def _signs_and_specials(dtype: DType) -> frozenset[str]:
     if dtype.kind in ("bool", "uint"):
         return frozenset()
     if dtype.kind == "int":
@@ -248,7 +248,7 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     Raises:
         LossyCastError: `casting` does not allow this cast.
     """
-    if exact(source, target):
+    if holds_exactly(source, target):
         return Scale(exact=True, check="")
     a, b = DTYPES[source], DTYPES[target]
     if casting == "unsafe":
@@ -276,13 +276,13 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     )
 
 
-def width(name: str) -> int:
+def value_bits(name: str) -> int:
     """The number of bits of a value; int4, for example, has 4, though each value takes a byte."""
     digits = search(r"\d+", name)
     return 1 if digits is None else int(digits[0])
 
 
-def fit(name: str, held: Collection[str]) -> str | None:
+def fitting_dtype(name: str, held: Collection[str]) -> str | None:
     """The best dtype in `held` for ``dtype="fit"``; ``None`` if none is of the same kind.
 
     It is the dtype itself; or the narrowest one of the same kind that has all values of the dtype;
@@ -304,26 +304,26 @@ def fit(name: str, held: Collection[str]) -> str | None:
     kind = find(name).kind
     kin = sorted(
         (other for other in held if find(other).kind == kind),
-        key=lambda other: (_size(other), other),
+        key=lambda other: (_bits_and_precision(other), other),
     )
-    narrower = [other for other in kin if exact(other, name)]
-    wider = [other for other in kin if exact(name, other)]
+    narrower = [other for other in kin if holds_exactly(other, name)]
+    wider = [other for other in kin if holds_exactly(name, other)]
     if wider:
         return wider[0]
     return narrower[-1] if narrower else None
 
 
-def _size(name: str) -> tuple[int, int]:
-    return width(name), find(name).precision
+def _bits_and_precision(name: str) -> tuple[int, int]:
+    return value_bits(name), find(name).precision
 
 
 def have_common(names: Iterable[str]) -> bool:
     """Whether some dtype has all values of all the named ones."""
     different = set(names)
-    return len(different) == 1 or bool(_holders(different))
+    return len(different) == 1 or bool(_dtypes_that_hold(different))
 
 
-def common(names: Iterable[str]) -> str:
+def common_dtype(names: Iterable[str]) -> str:
     """The narrowest dtype that has all values of all the named ones.
 
     Raises:
@@ -332,7 +332,7 @@ def common(names: Iterable[str]) -> str:
     different = set(names)
     if len(different) == 1:
         return next(iter(different))
-    holders = _holders(different)
+    holders = _dtypes_that_hold(different)
     if not holders:
         listed = ", ".join(sorted(different))
         is_complex = any(find(name).kind == "complex" for name in different)
@@ -349,5 +349,5 @@ def common(names: Iterable[str]) -> str:
     return min(holders, key=lambda row: (row.itemsize, KINDS.index(row.kind), row.precision)).name
 
 
-def _holders(names: set[str]) -> list[DType]:
-    return [row for row in DTYPES.values() if all(exact(name, row.name) for name in names)]
+def _dtypes_that_hold(names: set[str]) -> list[DType]:
+    return [row for row in DTYPES.values() if all(holds_exactly(name, row.name) for name in names)]

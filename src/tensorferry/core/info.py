@@ -60,7 +60,7 @@ _BY_POSITION = ("framework", "shape", "dtype")
 """The fields that are written without their names."""
 
 
-def _canonical(framework: object) -> str:
+def _canonical_framework(framework: object) -> str:
     """A framework's canonical name.
 
     Raises:
@@ -82,7 +82,7 @@ def _canonical(framework: object) -> str:
         raise
 
 
-def _lengths(shape: Any) -> tuple[int, ...]:
+def _axis_lengths(shape: Any) -> tuple[int, ...]:
     """The lengths of the axes.
 
     Raises:
@@ -103,7 +103,7 @@ def _lengths(shape: Any) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=256)
-def _place(device: str) -> str:
+def _canonical_device(device: str) -> str:
     """The canonical name of a device.
 
     Raises:
@@ -130,7 +130,7 @@ _MISSPELT = 0.75
 """How similar the name of a device is to one that is misspelt, at least. hpu is 0.67 like cpu."""
 
 
-def _literal(value: object) -> str:
+def _as_code(value: object) -> str:
     """A value as a person would write it."""
     if isinstance(value, Kind):
         value = str(value)
@@ -140,24 +140,24 @@ def _literal(value: object) -> str:
     return text
 
 
-def _ordinary(framework: str) -> tuple[str, bool | None, bool]:
+def _ordinary_tensors(framework: str) -> tuple[str, bool | None, bool]:
     """The device of a framework's ordinary tensors, if they are writable, if they may change."""
     try:
-        return _declared(names.named(framework))
+        return _declared_ordinary(names.named(framework))
     except UnknownFrameworkError:
         return HOST, None, False  # without the registry
 
 
-def _device(framework: str, device: object) -> str:
+def _device_or_ordinary(framework: str, device: object) -> str:
     if device is None:
-        return _ordinary(framework)[0]
+        return _ordinary_tensors(framework)[0]
     if isinstance(device, str):
-        return HOST if device == HOST else _place(device)
+        return HOST if device == HOST else _canonical_device(device)
     return device_name(device)
 
 
 @lru_cache(maxsize=64)
-def _declared(framework: Declaration) -> tuple[str, bool, bool]:
+def _declared_ordinary(framework: Declaration) -> tuple[str, bool, bool]:
     caps = framework.capabilities
     if HOST in caps.devices.kinds:
         device = HOST
@@ -243,13 +243,13 @@ class TensorInfo(_Fields):
             known = names.NAMES.get(framework)
         else:
             known = None
-        framework = known or _canonical(framework)
+        framework = known or _canonical_framework(framework)
         name = dtype if type(dtype) is str and dtype in DTYPES else name_of(dtype)
         if weak_dtype is not None:
             weak_dtype = name_of(weak_dtype)
         if operator.index(shards) < 1:
             raise ValueError(f"a tensor lies in 1 shard at least, not in {shards}")
-        lengths = _lengths(shape)
+        lengths = _axis_lengths(shape)
         if strides is None:
             steps = compact_strides(lengths, find(name).itemsize)
         else:
@@ -259,15 +259,15 @@ class TensorInfo(_Fields):
         if isinstance(kind, str):
             kind = kind_of_text(kind)
         if writable is None:
-            writable = _ordinary(framework)[1]
+            writable = _ordinary_tensors(framework)[1]
         if mutable is None:
-            mutable = writable or (not kind.copied and _ordinary(framework)[2])
+            mutable = writable or (not kind.copied and _ordinary_tensors(framework)[2])
         return cls._make(
             (
                 framework,
                 lengths,
                 name,
-                _device(framework, device),
+                _device_or_ordinary(framework, device),
                 steps,
                 operator.index(misalignment) % 64,
                 writable,
@@ -339,9 +339,9 @@ class TensorInfo(_Fields):
         ordinary = TensorInfo(self.framework, self.shape, self.dtype)
         if self.writable is not ordinary.writable:
             ordinary = ordinary._replace(mutable=self.writable)
-        told = [_literal(getattr(self, name)) for name in _BY_POSITION]
+        told = [_as_code(getattr(self, name)) for name in _BY_POSITION]
         told += [
-            f"{name}={_literal(value)}"
+            f"{name}={_as_code(value)}"
             for name, value, usual in zip(self._fields, self, ordinary, strict=True)
             if name not in _BY_POSITION and value != usual
         ]

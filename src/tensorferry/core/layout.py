@@ -13,12 +13,12 @@ __all__ = [
     "ALIGNMENT",
     "AXES",
     "are_apart",
+    "byte_span",
     "compact_strides",
     "is_compact",
     "overlaps_itself",
     "packed_strides",
     "size_text",
-    "spans",
 ]
 
 ALIGNMENT = 64
@@ -65,7 +65,7 @@ def packed_strides(
     return tuple(packed)
 
 
-def spans(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+def byte_span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
     """How many bytes a tensor with elements reaches before, and from, its first element."""
     reach = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
     low = sum(step for step in reach if step < 0)

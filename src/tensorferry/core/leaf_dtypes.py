@@ -11,7 +11,7 @@ from .. import hints
 from ..errors import UnsupportedTypeError, shown
 from ..hints import Hint
 from . import dtypes
-from .dtype_names import asked, name_of
+from .dtype_names import asked_dtype, name_of
 from .dtypes import KEYWORDS, KINDS, find
 from .named_tuple import NamedTuple
 
@@ -93,7 +93,7 @@ def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = No
         name: Its dotted name.
         otherwise: The choice for a leaf that the rule does not mention.
     """
-    tables = _tables(rule)
+    tables = _tables_of_rule(rule)
     place = place_of_name(tables.names, name)
     if place is not None:
         return rule.names[place][1]
@@ -133,19 +133,21 @@ def place_of_name(names: tuple[str, ...], name: str) -> int | None:
             `fnmatch`.
         name: The dotted name of a leaf.
     """
-    exact, globs = _matchers(names)
+    exact, globs = _exact_and_globs(names)
     if name in exact:
         return exact[name]
     return next((place for matches, place in globs if matches(name)), None)
 
 
 @lru_cache(maxsize=64)
-def _matchers(
+def _exact_and_globs(
     names: tuple[str, ...],
 ) -> tuple[dict[str, int], list[tuple[Callable[[str], object], int]]]:
     exact = {name: place for place, name in enumerate(names) if not _is_glob(name)}
     return exact, [
-        (_glob(name), place) for place, name in reversed([*enumerate(names)]) if _is_glob(name)
+        (_glob_matcher(name), place)
+        for place, name in reversed([*enumerate(names)])
+        if _is_glob(name)
     ]
 
 
@@ -156,7 +158,7 @@ class _Tables(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _tables(rule: DtypeRule) -> _Tables:
+def _tables_of_rule(rule: DtypeRule) -> _Tables:
     return _Tables(tuple(name for name, _ in rule.names), dict(rule.dtypes), dict(rule.kinds))
 
 
@@ -164,7 +166,7 @@ def _is_glob(name: str) -> bool:
     return any(mark in name for mark in "*?[")
 
 
-def _glob(name: str) -> Callable[[str], object]:
+def _glob_matcher(name: str) -> Callable[[str], object]:
     import fnmatch
     import re
 
@@ -199,12 +201,12 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
     if not isinstance(dtype, Mapping):
         return DtypeRule(
             kinds=tuple(
-                (kinds if dtype is None else {**kinds, **_of_its_kind(asked(dtype))}).items()
+                (kinds if dtype is None else {**kinds, **_of_its_kind(asked_dtype(dtype))}).items()
             )
         )
     tables: dict[str, dict[str, Choice]] = {"names": {}, "dtypes": {}, "kinds": {}}
     for key, value in dtype.items():
-        where, what = _key(key)
+        where, what = _table_and_key(key)
         if isinstance(value, Mapping):
             raise UnsupportedTypeError(
                 f"dtype= has a mapping under {shown(key)}, where a dtype belongs.",
@@ -213,7 +215,7 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
                     ", with dotted names for what lies deeper",
                 ),
             )
-        choice = asked(value)
+        choice = asked_dtype(value)
         if tables[where].setdefault(what, choice) != choice:
             raise UnsupportedTypeError(
                 f"dtype= says two things of {what}.",
@@ -234,7 +236,7 @@ def rule_for_all(dtype: object) -> DtypeRule:
     """
     if isinstance(dtype, Mapping):
         return rule_of(dtype)
-    return DtypeRule(kinds=tuple(dict.fromkeys(KINDS, asked(dtype)).items()))
+    return DtypeRule(kinds=tuple(dict.fromkeys(KINDS, asked_dtype(dtype)).items()))
 
 
 def rule_of_words(words: object) -> DtypeRule:
@@ -263,7 +265,7 @@ def rule_of_words(words: object) -> DtypeRule:
     )
 
 
-def _key(key: object) -> tuple[str, str]:
+def _table_and_key(key: object) -> tuple[str, str]:
     """The table to which a key of a mapping belongs, and the key in that table."""
     if isinstance(key, type) and key in _TYPES:
         return "kinds", _TYPES[key]
@@ -387,11 +389,11 @@ def unknown_name(
     present = list(names)
     known = set(present)
     for name, choice in keys:
-        if name in known or (_is_glob(name) and any(map(_glob(name), present))):
+        if name in known or (_is_glob(name) and any(map(_glob_matcher(name), present))):
             continue
-        near = _near(name, present)
+        near = _nearest_names(name, present)
         listed = ", ".join(near) + (", …" if len(near) < len(known) else "")
-        dotted = ".".join(_words(name))
+        dotted = ".".join(_words_of_name(name))
         deeper = any(name.startswith(f"{dotted}.") for name in present)
         better = near[0] if near else ""
         if deeper:
@@ -423,18 +425,18 @@ def _is_dtype(name: str) -> str | None:
         return None
 
 
-def _near(name: str, present: Sequence[str]) -> list[str]:
+def _nearest_names(name: str, present: Sequence[str]) -> list[str]:
     """The names that are most like one; the first names if none is."""
     from difflib import get_close_matches
 
     names = [path for path in dict.fromkeys(present) if path]
-    dotted = ".".join(_words(name))
+    dotted = ".".join(_words_of_name(name))
     near = [path for path in names if f".{dotted}." in f".{path}."]
     near.sort(key=dotted.__ne__)
     return near[:3] or get_close_matches(name, names, n=3) or names[:3]
 
 
-def _words(name: str) -> list[str]:
+def _words_of_name(name: str) -> list[str]:
     """The parts of a name, also of one that is written as a path: ``a["b"][0]`` like ``a.b.0``."""
     import re
 

@@ -74,7 +74,7 @@ def canonical(framework: object) -> str:
         UnknownFrameworkError: No framework has the name.
         TypeError: It is an object that cannot name a framework.
     """
-    return _asked([lookup.canonical for lookup in LOOKUPS], framework)
+    return _first_answer([lookup.canonical for lookup in LOOKUPS], framework)
 
 
 def named(name: str) -> Declaration:
@@ -83,7 +83,7 @@ def named(name: str) -> Declaration:
     Raises:
         UnknownFrameworkError: There is none of this name.
     """
-    return _asked([lookup.named for lookup in LOOKUPS], name)
+    return _first_answer([lookup.named for lookup in LOOKUPS], name)
 
 
 def known() -> Mapping[str, Declaration]:
@@ -104,7 +104,7 @@ def found() -> Mapping[str, Declaration]:
     }
 
 
-def _asked(lookups: Sequence[Callable[[Any], Answer]], about: object) -> Answer:
+def _first_answer(lookups: Sequence[Callable[[Any], Answer]], about: object) -> Answer:
     """The answer of the first lookup that has one; the error of the first, if none has."""
     refused: UnknownFrameworkError | None = None
     for lookup in lookups:

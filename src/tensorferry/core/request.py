@@ -18,7 +18,7 @@ from ..errors import (
 from ..hints import Hint
 from . import names
 from .devices import HOST, device_name, host_index
-from .dtype_names import asked
+from .dtype_names import asked_dtype
 from .dtypes import CASTINGS, FIT
 from .leaf_dtypes import DtypeRule, is_of_its_kind, rule_of
 from .named_tuple import NamedTuple
@@ -156,18 +156,18 @@ def make_request(
         if not isinstance(on, bool):  # checked before the cache, in which 1 and True are equal
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
-        return _canonical(target, copy, dtype, casting, device, grad, options, like)
+        return _canonical_request(target, copy, dtype, casting, device, grad, options, like)
     except ConversionError:
         raise
     except TypeError:
         pass
     # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords
     # refuses it.
-    return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options, like)
+    return _canonical_request.__wrapped__(target, copy, dtype, casting, device, grad, options, like)
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _canonical(
+def _canonical_request(
     target: Declaration,
     copy: bool | None,
     dtype: object,
@@ -216,7 +216,7 @@ def _of_one(dtype: object) -> str | None:
             "dtype= of one tensor is one dtype; a mapping says which each leaf of a tree takes.",
             Hint(hints.tree(dtype=rule_of(dtype).as_mapping())),
         )
-    return asked(dtype)
+    return asked_dtype(dtype)
 
 
 def refuse_option(target: Declaration, option: str) -> None:
@@ -225,7 +225,7 @@ def refuse_option(target: Declaration, option: str) -> None:
     Raises:
         TypeError: It is not one of the target's; the message says whose it is.
     """
-    if option not in _options(target):
+    if option not in _options_of(target):
         raise TypeError(f"{target.name} has no option {option}=: {_who_has(option)}")
 
 
@@ -295,16 +295,16 @@ def _done_otherwise(function: Callable[..., Any], keyword: str) -> str:
 refuse_unknown.__dict__["_torchdynamo_disable"] = True
 
 
-def _options(target: Declaration) -> frozenset[str]:
+def _options_of(target: Declaration) -> frozenset[str]:
     return frozenset().union(*target.capabilities.options)
 
 
 def _all_options(among: Mapping[str, Declaration]) -> set[str]:
-    return {name for backend in list(among.values()) for name in _options(backend)}
+    return {name for backend in list(among.values()) for name in _options_of(backend)}
 
 
 def _who_has(option: str) -> str:
-    having = [backend.name for backend in names.known().values() if option in _options(backend)]
+    having = [backend.name for backend in names.known().values() if option in _options_of(backend)]
     return f"{' and '.join(having) or 'no framework'} {'have' if len(having) > 1 else 'has'} it"
 
 

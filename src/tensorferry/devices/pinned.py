@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .streams import Stream
 
-__all__ = ["block", "land", "lock"]
+__all__ = ["land", "lock", "locked_block"]
 
 _warned: set[str] = set()
 """The warnings that have been given."""
@@ -55,7 +55,7 @@ def lock(x: Tensor, allocate: Callable[[], Tensor], *, required: bool) -> Any:
     Raises:
         DeviceError: It has to be, and cannot be.
     """
-    locked = block(x.nbytes, allocate, required=required)
+    locked = locked_block(x.nbytes, allocate, required=required)
     return x if locked is None else locked.copy_(x)
 
 
@@ -73,7 +73,7 @@ def land(
     Raises:
         DeviceError: As for `lock`.
     """
-    landed = block(x.nbytes, allocate, required=required)
+    landed = locked_block(x.nbytes, allocate, required=required)
     if landed is None:
         return None
     landed = landed.copy_(x, non_blocking=stream is not None)
@@ -82,7 +82,7 @@ def land(
     return landed
 
 
-def block(nbytes: int, allocate: Callable[[], Tensor], *, required: bool) -> Tensor | None:
+def locked_block(nbytes: int, allocate: Callable[[], Tensor], *, required: bool) -> Tensor | None:
     """New page-locked memory; ``None`` if no memory can be locked, and it is not required.
 
     Raises:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     LabelsBySource = Mapping[str, Labels | None]
 
-__all__ = ["by_name", "converts", "converts_to", "refuse"]
+__all__ = ["by_name", "converts", "converts_to", "refuse_beyond"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -39,8 +39,8 @@ def converts_to(name: str) -> Callable[[Function], Function]:
         def conversion(x: Any, /, *beyond: Any, **keywords: Any) -> Any:
             if keywords or beyond:
                 if beyond:
-                    refuse(function, (x,), beyond)
-                return _convert(function, x, name, keywords)
+                    refuse_beyond(function, (x,), beyond)
+                return _convert_for(function, x, name, keywords)
             try:
                 result = paths[type(x)](x)
             except not_accepted:
@@ -49,7 +49,7 @@ def converts_to(name: str) -> Callable[[Function], Function]:
                 return result
             if type(x) not in paths:
                 return _convert_first(function, x, name)
-            return _convert(function, x, name, {})
+            return _convert_for(function, x, name, {})
 
         return cast("Function", conversion)
 
@@ -63,7 +63,7 @@ def converts(function: Function) -> Function:
     @wraps(function)
     def conversion(x: Any, /, to: Any = None, *beyond: Any, **keywords: Any) -> Any:
         if beyond:
-            refuse(function, (x, to), beyond)
+            refuse_beyond(function, (x, to), beyond)
         if not keywords:
             try:
                 result = paths_to[to][type(x)](x)
@@ -84,7 +84,7 @@ def by_name(function: Function) -> Function:
 
     def named(*arguments: Any, **keywords: Any) -> Any:
         if len(arguments) > taken:
-            refuse(function, arguments[:taken], arguments[taken:])
+            refuse_beyond(function, arguments[:taken], arguments[taken:])
         return function(*arguments, **keywords)
 
     # `refuse_unknown` reads the names of the keywords from here.
@@ -92,7 +92,7 @@ def by_name(function: Function) -> Function:
     return cast("Function", wraps(function)(named))
 
 
-def refuse(
+def refuse_beyond(
     function: Callable[..., Any], by_position: tuple[Any, ...], beyond: tuple[Any, ...]
 ) -> NoReturn:
     """Raise for arguments `beyond` those given `by_position`, as a function takes them."""
@@ -106,10 +106,10 @@ def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict
     if "like" in keywords:
         like = keywords.pop("like")
         if to is None and not keywords and (followed := conversion_like(like)) is not None:
-            return _convert(function, x, "", keywords, followed)
+            return _convert_for(function, x, "", keywords, followed)
         name, theirs, keywords["device"] = name_like_device(to, like, keywords.get("device"))
-        return _convert(function, x, name, keywords, None, theirs, _labels_like(name, like))
-    return _convert(function, x, name_like_device(to, None, None)[0], keywords)
+        return _convert_for(function, x, name, keywords, None, theirs, _labels_like(name, like))
+    return _convert_for(function, x, name_like_device(to, None, None)[0], keywords)
 
 
 def _labels_like(name: str, like: object) -> LabelsBySource | None:
@@ -121,7 +121,7 @@ def _labels_like(name: str, like: object) -> LabelsBySource | None:
 
 
 @tracers.untraced
-def _convert(
+def _convert_for(
     function: Callable[..., Any],
     x: Any,
     name: str,
@@ -143,8 +143,8 @@ def _convert(
             see `Wanted`.
     """
     if tracers.not_imported != () and tracers.may_be_active():
-        shielded = tracers.shield(_convert)
-        if shielded is not _convert:
+        shielded = tracers.shield(_convert_for)
+        if shielded is not _convert_for:
             return shielded(function, x, name, keywords, conversion, like, labels)
     try:
         if labels is not None or not _OF_THE_CALL.isdisjoint(keywords):
@@ -177,7 +177,7 @@ def _convert_first(function: Callable[..., Any], x: Any, name: str) -> Any:
     except fast_paths.NOT_ACCEPTED:
         result = None
     if result is None:
-        return _convert(function, x, name, {})
+        return _convert_for(function, x, name, {})
     return result
 
 
@@ -263,7 +263,7 @@ def _convert_several(
     if isinstance(x.values, Rows):
         values = _convert_several(function, x.values, name, dict(keywords), like, labels)
     else:
-        values = _convert(function, x.values, name, dict(keywords), None, like, labels)
+        values = _convert_for(function, x.values, name, dict(keywords), None, like, labels)
     mask = full_mask(values) if x.mask is None else x.mask
     kept = {
         key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")
@@ -275,7 +275,7 @@ def _convert_several(
         own = target.labels_of(values)
     else:
         own = None
-    return values, _convert(function, mask, name, kept, None, None, {**labels, "own": own})
+    return values, _convert_for(function, mask, name, kept, None, None, {**labels, "own": own})
 
 
 def _convert_row(
@@ -288,7 +288,7 @@ def _convert_row(
 ) -> Any:
     """A row as a tensor; the error for a row of a list is about its place in the list."""
     try:
-        return _convert(function, row, name, dict(keywords), None, like)
+        return _convert_for(function, row, name, dict(keywords), None, like)
     except ConversionError as error:
         if not isinstance(row, (list, tuple)):
             raise

@@ -17,7 +17,7 @@ from ..backends.opening import TableContents, dates_of
 from ..columns.column import Column, Ragged, Refused, value_in
 from ..columns.layouts import asked_of
 from ..columns.pieces import Cast, Missing, Piece
-from ..core.dtype_names import asked as dtype_asked
+from ..core.dtype_names import asked_dtype as dtype_asked
 from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
 from ..core.kinds import Kind, Reason
@@ -236,7 +236,7 @@ def apply_column_keywords(
     filled = contents.with_found(fill(values))
     if not masks:
         return filled
-    mask = _mask(values, values.rows)
+    mask = _presence_mask(values, values.rows)
     return Masked(filled, mask.reshape(()) if contents.is_one else mask)
 
 
@@ -255,7 +255,7 @@ def _nulls_for(dtype: str, nulls: Any) -> object:
         value_in(dtype, nulls)
     except LossyCastError:
         return None
-    return _plain(nulls)
+    return _plain_value(nulls)
 
 
 def _is_nan(nulls: object) -> bool:
@@ -312,7 +312,7 @@ def _as_objects(values: Any) -> Any:
 def _as_column(members: Members) -> TableContents:
     """Padded tensors, as a column that is read into a new array: in a tree they are one leaf."""
     conversion = conversion_of(registry.backend_named(EXCHANGE), Request(EXCHANGE))
-    column = _new(
+    column = _new_column(
         members.value.dtype.name,
         members.shape,
         lambda: convert(members, conversion),
@@ -351,7 +351,9 @@ def _applied_to_table(
         None if isinstance(column, Column) and column.inner else column
         for _, column in contents.columns
     ]
-    return Masked(filled, np.stack([_mask(column, contents.table.rows) for column in flat], axis=1))
+    return Masked(
+        filled, np.stack([_presence_mask(column, contents.table.rows) for column in flat], axis=1)
+    )
 
 
 def _applied_to_list(
@@ -455,11 +457,11 @@ def _refuse_of_table(kind: str, **keywords: object) -> None:
         if value is not None:
             raise UnsupportedTypeError(
                 f"{name}= is about the rows of one column, and {an(kind)} is several.",
-                Hint(hints.tree(**{name: _plain(value)})),
+                Hint(hints.tree(**{name: _plain_value(value)})),
             )
 
 
-def _plain(value: Any) -> object:
+def _plain_value(value: Any) -> object:
     """A value of a keyword, as one of Python's own."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -522,7 +524,7 @@ def _apply_to_rows(
     if (ragged is None and pad is None) or ragged_values.lacks:
         return contents.with_found(ragged_values)
     if isinstance(nulls, str) and nulls == "mask":
-        mask = _mask(elements, elements.rows)
+        mask = _presence_mask(elements, elements.rows)
     else:
         mask = None
     if elements.fill is None:
@@ -535,7 +537,7 @@ def _apply_to_rows(
             return rows
         return Masked(rows, Rows(ragged_values.rows(mask)))
     value = elements.value_of(pad, "pad")
-    padded = _new(
+    padded = _new_column(
         elements.dtype,
         ragged_values.longest,
         lambda: ragged_values.padded(ragged_values.read(), value),
@@ -566,14 +568,16 @@ def _rows_of(contents: TableContents, ragged_values: Ragged, note: Kind) -> list
         shapes = ragged_values.shapes.tolist()
     for number, shape in enumerate(shapes):
         whole = (*shape, *elements.shape[1:])
-        row = _new(elements.dtype, whole, lambda number=number: rows()[number], *reasons)  # type: ignore[misc]
+        row = _new_column(elements.dtype, whole, lambda number=number: rows()[number], *reasons)  # type: ignore[misc]
         row.at = at % ALIGNMENT if prod(whole) else 0
         row_contents.append(TableContents(contents.kind, contents.name, row, note=note))
         at += prod(shape) * size
     return row_contents
 
 
-def _new(dtype: str, shape: tuple[int, ...], read: Callable[[], Any], *reasons: Reason) -> Column:
+def _new_column(
+    dtype: str, shape: tuple[int, ...], read: Callable[[], Any], *reasons: Reason
+) -> Column:
     """A column that is read into a new array."""
     column = Column(dtype, shape[1:], [Piece(shape[0], Cast(read))], reasons=reasons)
     column.fill, column.fill_all = np.bool_(False), lambda _: read()
@@ -647,7 +651,7 @@ def _note_of(columns: Sequence[tuple[object, Any]]) -> Kind:
     return Kind(is_column=True, filled=next(values, ""))
 
 
-def _mask(values: Any, rows: int) -> Any:
+def _presence_mask(values: Any, rows: int) -> Any:
     """A new array that is true where there is a value."""
     return ~values.missing() if isinstance(values, Column) else np.ones(rows, bool)
 

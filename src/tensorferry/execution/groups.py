@@ -35,7 +35,7 @@ __all__ = [
     "Groups",
     "LeafGroup",
     "LeafPart",
-    "grouped",
+    "grouped_indices",
     "sharing_memory",
     "some_of",
 ]
@@ -164,9 +164,9 @@ class Groups:
         Raises:
             ConversionError: A tensor cannot be converted.
         """
-        if outs is None and len(leaves) > FEW and _count(leaves, parts) > FEW:
+        if outs is None and len(leaves) > FEW and _tensor_count(leaves, parts) > FEW:
             together = None
-        key = None if together is None else _key(leaves, parts, outs)
+        key = None if together is None else _key_of_groups(leaves, parts, outs)
         groups = None if key is None or together is None else together.get(key)
         if groups is not None:
             return groups
@@ -176,7 +176,7 @@ class Groups:
             groups is not None
             and together is not None
             and key is not None
-            and key == _key(leaves, parts, outs)
+            and key == _key_of_groups(leaves, parts, outs)
         ):
             if len(together) >= _MOST_TOGETHER:
                 together.clear()
@@ -233,7 +233,7 @@ class Groups:
         alignment = target.capabilities.memory.alignment
         copies = bool(conversion.request.copy) or outs is not None
         if part.owner is None:
-            signatures = grouped(some, part.kind, alignment, copies=copies)
+            signatures = grouped_indices(some, part.kind, alignment, copies=copies)
         else:
             signatures = part.owner.grouped_views(some, alignment)
         if signatures is None:
@@ -305,7 +305,7 @@ class Groups:
             alignment = conversion.target.capabilities.memory.alignment
             copies = bool(part.conversion.request.copy) or out is not None
             if part.owner is None:
-                alike = own in (grouped([leaf], type(leaf), alignment, copies=copies) or ())
+                alike = own in (grouped_indices([leaf], type(leaf), alignment, copies=copies) or ())
             else:
                 alike = (prepared.info.dtype, prepared.info.shape) == (of_numpy(x.dtype), x.shape)
             if prepared.info.abstract is not None or not alike:
@@ -328,7 +328,7 @@ class Groups:
         return _Known(recipe, conversion, number, is_compact, is_apart)
 
 
-def _count(leaves: Sequence[Any], parts: Sequence[LeafPart]) -> int:
+def _tensor_count(leaves: Sequence[Any], parts: Sequence[LeafPart]) -> int:
     """How many tensors there are."""
     return sum([len(leaves if part.indices is None else part.indices) for part in parts])
 
@@ -336,7 +336,7 @@ def _count(leaves: Sequence[Any], parts: Sequence[LeafPart]) -> int:
 _SHAPE = attrgetter("shape")
 
 
-def _key(
+def _key_of_groups(
     leaves: Sequence[Any], parts: Sequence[LeafPart], outs: Sequence[Any] | None
 ) -> Hashable | None:
     """The signatures of tensors, of their `out`, and the settings of their targets.
@@ -381,7 +381,7 @@ def _is_compact(signature: Hashable) -> bool:
     return isinstance(signature, tuple) and COMPACT in signature
 
 
-def grouped(
+def grouped_indices(
     leaves: Sequence[Any], kind: type, alignment: int, *, copies: bool = False
 ) -> Mapping[Any, Sequence[int]] | None:
     """Positions of tensors of one type by signatures; ``None`` if one must be described.
@@ -417,7 +417,7 @@ def _with_outs(
     kinds = one_of_each(outs)
     if len(kinds) > 1 or registry.BY_TYPE.get(next(iter(kinds))) is not target:
         return None
-    written = grouped(outs, next(iter(kinds)), 0)
+    written = grouped_indices(outs, next(iter(kinds)), 0)
     lengths = registry.backend_of(leaves[0]).quick.lengths
     if written is None or list(map(lengths, leaves)) != list(map(_SHAPE, outs)):
         return None
@@ -457,7 +457,7 @@ def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
     reached, order = [], list[int]()
     if len(set(map(type, tensors))) == 1:
         extents = registry.backend_of(tensors[0]).quick.extents(tensors, compact=compact)
-        return range(len(tensors)) if extents is None else memory.sharing(*extents)
+        return range(len(tensors)) if extents is None else memory.sharing_runs(*extents)
     for indices in places_by(list(map(type, tensors))).values():
         some = some_of(tensors, indices)
         extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)
@@ -467,11 +467,11 @@ def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
         order += indices
     starts, ends = zip(*reached, strict=True)
     if len(tensors) < _SORTED_BY_HAND:
-        pairs = memory.sharing([*chain(*starts)], [*chain(*ends)])
+        pairs = memory.sharing_runs([*chain(*starts)], [*chain(*ends)])
     else:
-        pairs = memory.sharing(*map(_joined, (starts, ends)))
+        pairs = memory.sharing_runs(*map(_joined_numbers, (starts, ends)))
     return sorted([order[at] for at in pairs])
 
 
-def _joined(parts: Sequence[Sequence[int] | Array]) -> Array:
+def _joined_numbers(parts: Sequence[Sequence[int] | Array]) -> Array:
     return np.concatenate([np.asarray(part, np.uint64) for part in parts])

@@ -16,8 +16,8 @@ from ..backends.no_number import refuse_without_dtypes
 from ..backends.opening import TableContents
 from ..columns.column import value_in
 from ..core.declaration import VALUE, Code
-from ..core.dtype_names import asked as dtype_asked
-from ..core.dtypes import DTYPES, FINITE, common
+from ..core.dtype_names import asked_dtype as dtype_asked
+from ..core.dtypes import DTYPES, FINITE, common_dtype
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
@@ -30,7 +30,7 @@ from ..sequences.diagnostics import (
     KEEPS_NONE,
     ROWS,
     has_dtype,
-    leaves,
+    leaves_with_paths,
     value_for_none,
     why_ragged,
 )
@@ -101,7 +101,7 @@ def apply_to_list(
     numbers: list[Any] = [*rows]
     lengths: list[list[int]] = []
     if not _has_tensors(rows):
-        numbers, lengths = _levels(rows)
+        numbers, lengths = _levels_of_rows(rows)
     if _has_tensors(numbers):
         if nulls is not None and not masks:
             # It has the error for None, and for every other element.
@@ -114,9 +114,9 @@ def apply_to_list(
         if dtype is None or in_tree is not None:
             named = None
         else:
-            named = _named(dtype)
+            named = _named_dtype(dtype)
         request = Request(EXCHANGE, dtype=named, casting=casting)
-        if (pad is None and ragged is None) or not _differ(rows, request):
+        if (pad is None and ragged is None) or not _lengths_differ(rows, request):
             return Filled(x, None, False)
         if ragged is not None:
             return Filled([*rows], None, True)
@@ -129,23 +129,25 @@ def apply_to_list(
     if nulls is not None and any(number is None for number in numbers):
         if masks:
             value = _zero_of(numbers)
-            mask = _mapped(rows, lambda number: number is not None)
+            mask = _mapped_rows(rows, lambda number: number is not None)
         else:
-            value = _value("nulls", nulls, numbers, dtype, in_tree)
+            value = _value_for_list("nulls", nulls, numbers, dtype, in_tree)
             mask = None
         if in_tree is None and any(isinstance(number, _FLOATS) for number in (*numbers, value)):
             refuse_rounded_integers(rows)
-        x = rows = _mapped(rows, lambda number: value if number is None else number)
+        x = rows = _mapped_rows(rows, lambda number: value if number is None else number)
     if are_equal or (pad is None and ragged is None):
         return Filled(x, mask, False)
     if ragged is not None:
         return Filled(list(rows), mask, True)
     whole = [max(length) for length in lengths]
-    filling = _value("pad", pad, numbers, dtype, in_tree)
+    filling = _value_for_list("pad", pad, numbers, dtype, in_tree)
     if masks and mask is None:
-        mask = _mapped(rows, lambda _: True)
+        mask = _mapped_rows(rows, lambda _: True)
     return Filled(
-        _padded(rows, whole, filling), None if mask is None else _padded(mask, whole, False), False
+        _padded_rows(rows, whole, filling),
+        None if mask is None else _padded_rows(mask, whole, False),
+        False,
     )
 
 
@@ -174,7 +176,7 @@ def _refuse_what_is_missing(
         refuse_without_dtypes(rows)
     known = [number for number in numbers if number is not None]
     if nulls is None and len(known) < len(numbers):
-        path = next(path for path, leaf in leaves(rows) if leaf is None)
+        path = next(path for path, leaf in leaves_with_paths(rows) if leaf is None)
         hint = Hint(hints.keyword("nulls", value_for_none(known)), ", which replaces None")
         raise UnsupportedTypeError(f"None at {path} is not a number.", hint)
     if ragged is not None:
@@ -205,7 +207,7 @@ def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
     )
 
 
-def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
+def _levels_of_rows(x: Any) -> tuple[list[Any], list[list[int]]]:
     """The elements that are no rows, and the lengths of all rows of each level.
 
     Raises:
@@ -240,19 +242,19 @@ def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
     return [element for _, element in level], lengths
 
 
-def _mapped(x: Any, do: Any) -> Any:
+def _mapped_rows(x: Any, do: Any) -> Any:
     if isinstance(x, ROWS):
-        return [_mapped(element, do) for element in x]
+        return [_mapped_rows(element, do) for element in x]
     return do(x)
 
 
-def _padded(x: Any, whole: Sequence[int], value: Any) -> Any:
+def _padded_rows(x: Any, whole: Sequence[int], value: Any) -> Any:
     """Rows, filled up at their ends to these lengths."""
     length, *inner = whole
     missing = length - len(x)
     if not inner:
         return [*x, *[value] * missing]
-    return [_padded(row, inner, value) for row in (*x, *[()] * missing)]
+    return [_padded_rows(row, inner, value) for row in (*x, *[()] * missing)]
 
 
 # -- tensors ---------------------------------------------------------------------------------------
@@ -271,7 +273,7 @@ _AS_TENSORS = frozenset({TableContents, ArrowColumn, bytes, bytearray, memoryvie
 """Columns from which nulls were taken, or which only Arrow's interfaces know; and buffers."""
 
 
-def _differ(x: Any, request: Request) -> bool:
+def _lengths_differ(x: Any, request: Request) -> bool:
     """Whether the tensors of a list have unequal shapes, or its rows unequal lengths."""
     try:
         members = members_of(x, opening_for(request=request))
@@ -308,7 +310,7 @@ def _padded_tensors(
         UnsupportedTypeError: An element is no tensor.
     """
     outer = tuple(max(length) for length in lengths) or (len(x),)
-    slots = _flat(_padded(x, outer, _MISSING), len(outer))
+    slots = _flat_elements(_padded_rows(x, outer, _MISSING), len(outer))
     first = next(slot for slot in slots if slot is not _MISSING)
     members = look_at(
         [first if slot is _MISSING else slot for slot in slots], outer, opening_for(request=request)
@@ -324,8 +326,8 @@ def _padded_tensors(
     whole = tuple(map(max, zip(*shapes, strict=True)))
     named = request.dtype
     if named is None and in_tree is not None:
-        named = in_tree(common(info.dtype for info in members.infos))
-    dtype = named or common(info.dtype for info in members.infos)
+        named = in_tree(common_dtype(info.dtype for info in members.infos))
+    dtype = named or common_dtype(info.dtype for info in members.infos)
     value = value_in(dtype, pad, "pad")
     missing = [slot is _MISSING for slot in slots]
     if any(missing):
@@ -354,10 +356,10 @@ _MISSING: Any = object()
 """Where a shorter list of tensors has no tensor."""
 
 
-def _flat(x: Any, levels: int) -> list[Any]:
+def _flat_elements(x: Any, levels: int) -> list[Any]:
     if levels == 1:
         return [*x]
-    return [number for row in x for number in _flat(row, levels - 1)]
+    return [number for row in x for number in _flat_elements(row, levels - 1)]
 
 
 def _without_missing(members: Members, missing: Sequence[bool], value: Any) -> Members:
@@ -387,7 +389,7 @@ def _without_missing(members: Members, missing: Sequence[bool], value: Any) -> M
     return members._replace(tensors=tensors, infos=infos, sources=sources, which=which)
 
 
-def _named(dtype: object) -> str | None:
+def _named_dtype(dtype: object) -> str | None:
     """The dtype of a call, if it names one."""
     name = dtype_asked(dtype)
     return name if name in DTYPES else None
@@ -400,7 +402,7 @@ _FLOATS = (float, complex, np.inexact)
 _ORDER = ("bool", "uint", "int", "float", "complex")
 
 
-def _value(
+def _value_for_list(
     keyword: str,
     value: Any,
     numbers: list[Any],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..backends import registry
 from ..core.devices import HOST, device_name, kind_of
-from ..core.dtype_names import asked, meanings_of
+from ..core.dtype_names import asked_dtype, meanings_of
 from ..core.dtypes import CASTINGS, DTYPES
 from ..errors import ConversionError, DeviceError, UnsupportedTypeError
 
@@ -33,9 +33,13 @@ def refuse_positions(
             keywords.
     """
     name, parameters = function.__name__, inspect.signature(function).parameters
-    first = [_shown(word, value) for word, value in zip(parameters, by_position, strict=False)]
-    meant = [_keywords(value) for value in beyond]
-    taken = f"{name}() takes {_counted(len(by_position))} by position, and all others by name"
+    first = [
+        _shown_argument(word, value) for word, value in zip(parameters, by_position, strict=False)
+    ]
+    meant = [_meant_keywords(value) for value in beyond]
+    taken = (
+        f"{name}() takes {_counted_arguments(len(by_position))} by position, and all others by name"
+    )
     if not all(meant):
         raise TypeError(f"{taken}, as in {name}({', '.join([*first, 'copy=True'])})") from None
     calls = [f"{name}({', '.join([*first, *(words_of_meaning[0] for words_of_meaning in meant)])})"]
@@ -44,11 +48,11 @@ def refuse_positions(
     raise TypeError(f"{taken}: {' or '.join(calls)}") from None
 
 
-def _counted(count: int) -> str:
+def _counted_arguments(count: int) -> str:
     return f"{count} argument{'' if count == 1 else 's'}"
 
 
-def _shown(word: str, value: object) -> str:
+def _shown_argument(word: str, value: object) -> str:
     """An argument as it stands in the call: a target by its name, others by the parameter."""
     with suppress(ConversionError, TypeError):
         if word == "to":
@@ -57,24 +61,24 @@ def _shown(word: str, value: object) -> str:
     return word
 
 
-def _keywords(value: object) -> list[str]:
+def _meant_keywords(value: object) -> list[str]:
     """The keywords that a value was meant for, each with it; several if its name is ambiguous."""
     with suppress(UnsupportedTypeError, TypeError):
         if value is not None:
-            return [f'dtype="{asked(value)}"']
+            return [f'dtype="{asked_dtype(value)}"']
         return []
     if not isinstance(value, str):
-        return _device(value)
+        return _device_keyword(value)
     if value in CASTINGS:
         return [f'casting="{value}"']
     with suppress(UnsupportedTypeError):
         meanings = [name for name in meanings_of(value) if name in DTYPES]
         if meanings:
             return [f'dtype="{name}"' for name in meanings]
-    return _device(value)
+    return _device_keyword(value)
 
 
-def _device(value: object) -> list[str]:
+def _device_keyword(value: object) -> list[str]:
     """The keyword for a value that names a device, or is the device of a framework."""
     if not isinstance(value, str) and "device" not in type(value).__name__.lower():
         return []

@@ -36,7 +36,7 @@ __all__ = [
     "call_of",
     "conversion_as",
     "conversion_of",
-    "forget",
+    "forget_recipes",
     "one_by_one",
     "plan_of",
 ]
@@ -212,7 +212,9 @@ class Conversion:
             ConversionError: The tensor cannot be converted; the message says why.
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
-        bound = [(step, run) for step in plan.steps if (run := _bound(step, plan)) is not unchanged]
+        bound = [
+            (step, run) for step in plan.steps if (run := _bound_step(step, plan)) is not unchanged
+        ]
         return Recipe(tuple([run for _, run in bound]), plan, [step for step, _ in bound])
 
     def here(self, info: TensorInfo, request: Request) -> Request:
@@ -238,7 +240,7 @@ def _of_compact(read: Callable[[Any], Any]) -> Callable[[Any], Hashable | None]:
     return of_compact
 
 
-def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
+def _bound_step(step: Step, plan: Plan) -> Callable[..., Any]:
     """A step as a function of one value, or of one value and `out`."""
     backend, arguments = registry.backend_named(step.backend), step.arguments
     if step.backend == EXCHANGE:
@@ -360,7 +362,7 @@ on_forget: list[Callable[[], object]] = []
 """Functions to call when recipes are forgotten, because something else has kept some."""
 
 
-def forget() -> None:
+def forget_recipes() -> None:
     """Forget all recipes and plans: a backend was registered or its declaration has changed."""
     conversion_as.cache_clear()
     _conversion_of.cache_clear()
@@ -369,7 +371,7 @@ def forget() -> None:
         forget_too()
 
 
-registry.on_change.append(forget)
+registry.on_change.append(forget_recipes)
 if hasattr(os, "register_at_fork"):
     # A recipe is for the devices that were there when it was made, and a forked process has none.
-    os.register_at_fork(after_in_child=forget)
+    os.register_at_fork(after_in_child=forget_recipes)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Prepared",
-    "complete",
+    "complete_conversion",
     "convert",
     "described",
     "execute",
@@ -44,7 +44,7 @@ __all__ = [
     "prepare_described",
     "prepare_unread",
     "recipe_of",
-    "verify",
+    "verify_result",
     "verifying",
 ]
 
@@ -109,7 +109,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
                 prepared = prepare(x, conversion, out)
                 if prepared.recipe is recipe:
                     raise
-                return complete(prepared, out)
+                return complete_conversion(prepared, out)
     if isinstance(out, TensorInfo):
         raise UnsupportedTypeError(
             "A TensorInfo describes a tensor, and has no memory to write to.",
@@ -126,7 +126,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     usual = prepared.info.abstract is None and read is not None and read(x) == seen
     if usual and key is not None and (out is None or written is not None):
         conversion.keep(key, prepared.recipe)
-    return complete(prepared, out)
+    return complete_conversion(prepared, out)
 
 
 def opening_for(target: Backend | None = None, request: Request | None = None) -> Opening:
@@ -150,7 +150,7 @@ def described(x: Any) -> TensorInfo:
     return registry.backend_of(x).preview(x, _DESCRIBING)[1]
 
 
-def complete(prepared: Prepared, out: Any = None) -> Any:
+def complete_conversion(prepared: Prepared, out: Any = None) -> Any:
     """Run a prepared conversion. `out` must be the tensor that it was prepared with.
 
     Raises:
@@ -159,7 +159,7 @@ def complete(prepared: Prepared, out: Any = None) -> Any:
     """
     result = execute(prepared.recipe.program, prepared.handle, out)
     if _verifying:
-        verify(prepared, result)
+        verify_result(prepared, result)
     return result
 
 
@@ -199,22 +199,22 @@ class Prepared(NamedTuple):
         """The plan; if several tensors are stacked, with the steps that convert each of them."""
         if not _are_several(self.info, self.handle):
             return plan
-        from .stacks import composed
+        from .stacks import composed_plan
 
-        return composed(plan, self.handle, self.source)
+        return composed_plan(plan, self.handle, self.source)
 
     def overlaps(self, result: TensorInfo, address: int) -> bool:
         """Whether the result, which begins at `address`, shares memory with the source."""
         if _are_several(self.info, self.handle):
-            from .stacks import overlaps
+            from .stacks import overlaps_members
 
-            return overlaps(self.handle, result, address)
+            return overlaps_members(self.handle, result, address)
         start = self.source.pointer(self.handle)
         is_read = self.source.capabilities.objects.reads(self.info.kind)
         return (
             not is_read
             and start is not None
-            and memory.overlap(self.plan.source, start, result, address)
+            and memory.share_a_byte(self.plan.source, start, result, address)
         )
 
 
@@ -246,11 +246,11 @@ def prepare(
     own = _own_labels(x, source, conversion, decide)
     if decide is not None or request.like is not None:
         opened, conversion = _opened_as_decided(source.open, x, source, conversion, decide)
-        return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
+        return _prepared_tensor(opened, None, conversion.labelled(own=own), request.out, None)
     conversion = conversion.labelled(own=own)
     if conversion.described:
         opened = source.open(x, opening_for(target, request))
-        return _prepared(opened, None, conversion, request.out, known)
+        return _prepared_tensor(opened, None, conversion, request.out, known)
     read = conversion.readers.get(type(x)) or conversion.reader(type(x)) or source.quick.signature
     signature = read(x)
     opened = source.open(x, opening_for(target, request))
@@ -262,7 +262,7 @@ def prepare(
             signature = None
         else:
             signature = signature, written
-    return _prepared(opened, signature, conversion, request.out, known)
+    return _prepared_tensor(opened, signature, conversion, request.out, known)
 
 
 def prepare_unread(
@@ -277,9 +277,9 @@ def prepare_unread(
     own = _own_labels(x, source, conversion, decide)
     if decide is not None or request.like is not None:
         opened, conversion = _opened_as_decided(source.preview, x, source, conversion, decide)
-        return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
+        return _prepared_tensor(opened, None, conversion.labelled(own=own), request.out, None)
     opened = source.preview(x, opening_for(conversion.target, request))
-    return _prepared(opened, None, conversion.labelled(own=own), request.out, known)
+    return _prepared_tensor(opened, None, conversion.labelled(own=own), request.out, known)
 
 
 def _own_labels(
@@ -353,14 +353,14 @@ def _opened_as_decided(
             raise
         dtype = error.read_as
     else:
-        decided, dtype = _decided(conversion, decide, opened[1]), opened[1].dtype
+        decided, dtype = _decided_conversion(conversion, decide, opened[1]), opened[1].dtype
         if not source.reads_as_asked or decided.request.dtype in (None, dtype, *KEYWORDS):
             return opened, decided
-    decided = _decided(conversion, decide, TensorInfo(source.name, (), dtype))
+    decided = _decided_conversion(conversion, decide, TensorInfo(source.name, (), dtype))
     return do(x, opening_for(target, decided.request)), decided
 
 
-def _decided(
+def _decided_conversion(
     conversion: Conversion, decide: Callable[[TensorInfo], Conversion] | None, info: TensorInfo
 ) -> Conversion:
     return (conversion if decide is None else decide(info)).asked_by(info)
@@ -389,7 +389,7 @@ def _with_out(request: Request, out: Any) -> Request:
     return request._replace(out=info)
 
 
-def _prepared(
+def _prepared_tensor(
     opened: Opened,
     signature: Any,
     conversion: Conversion,
@@ -486,7 +486,7 @@ def verifying(on: bool = True) -> Iterator[None]:
         fast_paths.open_all(paths)
 
 
-def verify(prepared: Prepared, result: Any) -> None:
+def verify_result(prepared: Prepared, result: Any) -> None:
     """Compare a result, and the steps that were run, with the plan.
 
     Compared are framework, shape, dtype, device, gradient, writability, and whether memory is
@@ -532,7 +532,7 @@ def _execute_verified(recipe: Recipe, x: Any, conversion: Conversion, out: Any) 
     """
     prepared = prepare(x, conversion, out)
     result = execute(recipe.program, x, out)
-    verify(prepared._replace(recipe=recipe), result)
+    verify_result(prepared._replace(recipe=recipe), result)
     return result
 
 
@@ -542,4 +542,4 @@ def recipe_of(info: TensorInfo, source: Backend, conversion: Conversion) -> Reci
     Raises:
         ConversionError: Such a tensor cannot be converted.
     """
-    return _prepared((source, info, None), None, conversion, None, None).recipe
+    return _prepared_tensor((source, info, None), None, conversion, None, None).recipe

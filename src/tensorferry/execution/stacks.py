@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..planning.step import Step
     from .recipes import Conversion
 
-__all__ = ["composed", "overlaps", "with_members"]
+__all__ = ["composed_plan", "overlaps_members", "with_members"]
 
 
 def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
@@ -88,7 +88,7 @@ class _Join(NamedTuple):
             return whole.reshape(members.shape)
         if self.detaches:
             members = members.detached()
-        tensors = _converted(members, self.steps)
+        tensors = _converted_members(members, self.steps)
         if members.places is None:
             return self.join(tensors, members.shape)
         return self.join(tensors, members.shape, members.places, members.value)
@@ -109,7 +109,7 @@ def _joined_at_once(members: Members) -> Any:
     return None if run.is_verifying() else members.sources[0].quick.join(members.tensors)
 
 
-def composed(plan: Plan, members: Members, source: Backend) -> Plan:
+def composed_plan(plan: Plan, members: Members, source: Backend) -> Plan:
     """The plan of a stack, with the steps of its members."""
     plans = [
         _plan_of_members(members, index, member)
@@ -149,7 +149,7 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     return plan._replace(steps=(*before, *own, join, *after), modules=modules)
 
 
-def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
+def overlaps_members(members: Members, result: TensorInfo, address: int) -> bool:
     """Whether the result, which begins at `address`, shares memory with a member."""
     if members.joined is not None:
         return False
@@ -162,7 +162,7 @@ def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
             and not source.capabilities.objects.reads(info.kind)
         ):
             start = source.pointer(member)
-            if start is not None and memory.overlap(info, start, result, address):
+            if start is not None and memory.share_a_byte(info, start, result, address):
                 return True
     return False
 
@@ -220,7 +220,7 @@ def _as_member(info: TensorInfo) -> TensorInfo:
     return info._replace(strides=strides, misalignment=0, requires_grad=False)
 
 
-def _converted(
+def _converted_members(
     members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]
 ) -> Sequence[Any]:
     """The members, converted."""

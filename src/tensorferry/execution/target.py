@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "conversion_like",
     "describe_like",
-    "follow",
+    "follow_like",
     "follow_quickly",
     "labels_like",
     "name_like_device",
@@ -59,13 +59,13 @@ def name_like_device(to: object, like: object, device: object) -> tuple[str, str
         else:
             name = None
         return name or registry.canonical(to), None, device
-    name, theirs, place = follow(like)
+    name, theirs, place = follow_like(like)
     if device is None and place is None:
         refuse_index(like.device)  # type: ignore[attr-defined]
     return name, theirs, place if device is None else device
 
 
-def follow(like: object) -> tuple[str, str | None, str | None]:
+def follow_like(like: object) -> tuple[str, str | None, str | None]:
     """The framework, dtype and device of a tensor in ``like=``, or of its description.
 
     The dtype is ``None`` for Python numbers. The device is ``None`` for a CPU device other than the
@@ -123,7 +123,7 @@ def describe_like(like: object) -> TensorInfo:
         UnsupportedTypeError: `like` is not a tensor.
     """
     try:
-        return _described(like)
+        return _described_like(like)
     except ConversionError:
         owner = registry.BY_TYPE.get(type(like))
         if owner is None or not owner.capabilities.options.labels:
@@ -131,7 +131,7 @@ def describe_like(like: object) -> TensorInfo:
         return TensorInfo(owner.name, (), "float64", weak_dtype="float64")
 
 
-def _described(like: object) -> TensorInfo:
+def _described_like(like: object) -> TensorInfo:
     try:
         return described(like)
     except UnsupportedTypeError as error:
@@ -152,17 +152,17 @@ def conversion_like(like: object) -> Conversion | None:
     """The conversion for ``like=`` without other keywords; ``None`` if `like` must be described.
 
     Raises:
-        ConversionError: As for `follow`.
+        ConversionError: As for `follow_like`.
     """
     followed = _known_like(like)
     return None if followed is None else followed[1]
 
 
 def follow_quickly(like: object) -> tuple[str, str | None, str | None] | None:
-    """What `follow` gives, if it is known of a tensor like this; ``None`` if it must be described.
+    """What `follow_like` gives, if it is known of a tensor like this; ``None`` if it must be described.
 
     Raises:
-        ConversionError: As for `follow`.
+        ConversionError: As for `follow_like`.
     """
     followed = _known_like(like)
     return None if followed is None else followed[0]
@@ -170,13 +170,13 @@ def follow_quickly(like: object) -> tuple[str, str | None, str | None] | None:
 
 def _known_like(like: object) -> _Followed | None:
     kind = type(like)
-    read = _readers.get(kind) or _reader(kind)
+    read = _readers.get(kind) or _likeness_reader(kind)
     likeness = None if read is None else read(like)
     if likeness is None:
         return None
     followed = _followed.get((kind, likeness))
     if followed is None:
-        name, dtype, device = follow(like)
+        name, dtype, device = follow_like(like)
         followed = (name, dtype, device), conversion_as(name, dtype, device=device)
         if len(_followed) >= _MOST:
             _followed.clear()
@@ -184,7 +184,7 @@ def _known_like(like: object) -> _Followed | None:
     return followed
 
 
-def _reader(kind: type) -> Callable[[Any], Hashable | None] | None:
+def _likeness_reader(kind: type) -> Callable[[Any], Hashable | None] | None:
     """The `Quick.likeness` of a type of tensors; ``None`` if it was never met."""
     owner = registry.BY_TYPE.get(kind)
     if owner is None:
@@ -195,7 +195,7 @@ def _reader(kind: type) -> Callable[[Any], Hashable | None] | None:
 _readers: dict[type, Callable[[Any], Hashable | None]] = {}
 """The functions that read `Quick.likeness`, by the type of the tensor."""
 _followed: dict[Hashable, _Followed] = {}
-"""What `follow` and `conversion_like` give for tensors, by their types and likeness."""
+"""What `follow_like` and `conversion_like` give for tensors, by their types and likeness."""
 _MOST = 256
 registry.on_change.extend((_readers.clear, _followed.clear))
 

@@ -64,12 +64,12 @@ class WrapPlan:
         for path, plan in self.inputs:
             lines.append(
                 f"  {path}: "
-                f"{'traced, so it crosses when the compiled code runs' if plan is None else _line(plan)}"
+                f"{'traced, so it crosses when the compiled code runs' if plan is None else _line_of_plan(plan)}"
             )
         if self.outputs is None:
             lines.append("  result: known when it is called")
         else:
-            lines += [f"  {path}: {_line(plan)}" for path, plan in self.outputs]
+            lines += [f"  {path}: {_line_of_plan(plan)}" for path, plan in self.outputs]
         lines.append(f"  derivatives: {self.derivatives}")
         if self.modes:
             lines.append(f"  works in: {', '.join(self.modes)}")
@@ -83,7 +83,7 @@ _LENT = (
 )
 
 
-def _line(plan: Plan) -> str:
+def _line_of_plan(plan: Plan) -> str:
     what = f"{plan.source.framework} {plan.source.dtype}{list(plan.source.shape)} -> {plan.result.framework}"
     if plan.shares_memory:
         way = "shares memory"

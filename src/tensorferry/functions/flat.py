@@ -53,14 +53,14 @@ __all__ = [
     "OutputTree",
     "TensorFunction",
     "UserFunction",
-    "converter",
+    "converter_of_one",
     "converter_to",
     "first_of",
-    "fit",
+    "hint_to_fit",
     "is_number",
     "is_text",
     "keep_exception",
-    "note",
+    "note_function",
     "path_of",
     "refusal_of",
     "sharing_first",
@@ -70,7 +70,7 @@ __all__ = [
 # -- converters of arguments and results -----------------------------------------------------------
 
 
-def converter(conversion: Conversion) -> Converter:
+def converter_of_one(conversion: Conversion) -> Converter:
     """A function that converts one tensor."""
     return lambda x: convert(x, conversion)
 
@@ -203,7 +203,7 @@ class OutputSpecs(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def positional(count: int) -> Structure:
+def positional_structure(count: int) -> Structure:
     """The structure of `count` positional arguments that are not containers."""
     return take_apart(((TENSOR,) * count, {}))[1]
 
@@ -249,7 +249,7 @@ def _is_later(kind: type) -> bool:
     return hasattr(kind, "__await__") or hasattr(kind, "__anext__")
 
 
-def fit(inner: str) -> str:
+def hint_to_fit(inner: str) -> str:
     """The hint with ``dtype="fit"``."""
     return f'wrap(function, inner="{inner}", dtype="fit")'
 
@@ -309,7 +309,7 @@ class TensorFunction:
         self.shares_for_the_call = not self.has_keywords and inner.borrows(self)
         """Whether arguments can use memory valid only in the call: the function cannot keep it."""
         if self.has_keywords:
-            ordinary = converter(self.into)
+            ordinary = converter_of_one(self.into)
         else:
             ordinary = converter_to(inner.name)
         self.lent_to = self.into
@@ -322,7 +322,7 @@ class TensorFunction:
         self.enter_lent = self._converter_of_lent(ordinary)
         """Converts an array whose memory is only lent for the call."""
         self.output_specs = lru_cache(maxsize=256)(self._output_specs)
-        self.fit = fit(inner.name)
+        self.fit = hint_to_fit(inner.name)
         self.origin = (
             f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
         )
@@ -332,7 +332,7 @@ class TensorFunction:
         """The tree that it returned last."""
         self._structure = structure
         self._takes_tensors = self.tensors == len(leaves) and structure.is_like(
-            positional(len(leaves))
+            positional_structure(len(leaves))
         )
         """Whether all its arguments are positional tensors."""
         self._leaves = leaves
@@ -350,7 +350,7 @@ class TensorFunction:
         """
         name = self.inner.name
         if not self.into.target.capabilities.memory.writable:
-            return converter(conversion_as(name, dtype=self.source.dtype, copy=True))
+            return converter_of_one(conversion_as(name, dtype=self.source.dtype, copy=True))
         # An ordinary conversion would share writable memory.
         if self.has_keywords:
             return lambda array: ordinary(array.copy())
@@ -548,7 +548,7 @@ class TensorFunction:
         shape, name = spec
         held = self.into.target.capabilities.dtypes.held
         if self.source.dtype:
-            fitting = dtypes.fit(name, held)
+            fitting = dtypes.fitting_dtype(name, held)
         else:
             fitting = name
         if fitting is None or fitting not in held:
@@ -597,7 +597,7 @@ class TensorFunction:
         try:
             inner_shapes = tuple(self.inner.shapes(self, inside))
         except Exception as error:
-            note(error, self)
+            note_function(error, self)
             raise
         tree = self.take_tree()
         self.tree = _ONE if tree is None else tree
@@ -637,7 +637,7 @@ def first_of(error: Exception) -> Exception | None:
     return None
 
 
-def note(error: BaseException, flat: TensorFunction) -> None:
+def note_function(error: BaseException, flat: TensorFunction) -> None:
     """Add a note to an exception that says in which function it was raised.
 
     Its type stays the same.

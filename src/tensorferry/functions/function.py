@@ -16,7 +16,15 @@ from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..host.numpy_dtypes import of_numpy
 from ..trees.structure import at_path
-from .flat import converter, converter_to, first_of, is_number, keep_exception, note, sharing_first
+from .flat import (
+    converter_of_one,
+    converter_to,
+    first_of,
+    is_number,
+    keep_exception,
+    note_function,
+    sharing_first,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -118,7 +126,7 @@ class Function:
             else:
                 parent_specs = self.parent.specs(specs[:arity])
             return tuple(parent_specs[index] for index in rule.outs)
-        unbatched = [_without(spec, axis) for spec, axis in zip(specs, rule.dims, strict=True)]
+        unbatched = [_without_axis(spec, axis) for spec, axis in zip(specs, rule.dims, strict=True)]
         return tuple(((rule.size, *shape), name) for shape, name in self.parent.specs(unbatched))
 
     def adjoint(self, linear: Sequence[int], outs: Sequence[int]) -> Adjoint:
@@ -170,7 +178,7 @@ class Function:
             first = first_of(error)
             if first is None:
                 raise
-            note(first, flat)
+            note_function(first, flat)
             raise first from error
 
     def keep_exception(self, error: Exception) -> str:
@@ -187,7 +195,7 @@ class Function:
                 # Gradients have the dtypes of their inputs.
                 want = [name for _, name in self.specs([*map(outer.spec, tensors)])]
             return self._outside(results, back, want)
-        shared, leave = converter(conversion_as(back, copy=False)), converter_to(back)
+        shared, leave = converter_of_one(conversion_as(back, copy=False)), converter_to(back)
         unshared = flat.inner.unshared(results, inside)
         return self._left(results, (shared if is_shared else leave for is_shared in unshared))
 
@@ -220,7 +228,7 @@ class Function:
             try:
                 results = native(*inside)
             except Exception as error:
-                note(error, flat)
+                note_function(error, flat)
                 raise
             if len(results) == len(outs):
                 results = [
@@ -283,7 +291,7 @@ class Function:
         try:
             return (self._native or self.native)(*inside)
         except Exception as error:
-            note(error, self.flat)
+            note_function(error, self.flat)
             raise
 
     def _outside(
@@ -360,7 +368,7 @@ class Function:
         return results
 
 
-def _without(spec: Spec, axis: int | None) -> Spec:
+def _without_axis(spec: Spec, axis: int | None) -> Spec:
     shape, name = spec
     if axis is None:
         return spec

@@ -8,7 +8,7 @@ from ..backends import registry
 from ..errors import UnsupportedTypeError, shown, validate_flags
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
-from .wrap import brings, canonical, inner_of, validate_dtype, wrap
+from .wrap import brings_functions, canonical_keyword, inner_of, validate_dtype, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,32 +63,32 @@ def wrap_module(
     """
     validate_flags(state=state)
     validate_dtype(dtype)
-    inner = _owner(module)
+    inner = _owner_of_module(module)
     opened = inner_of(inner).module(module, state)
     if opened is None:
         raise _no_module(module)
     function, trees = opened
     if outer is None:
-        name = _functional()
+        name = _functional_framework()
     else:
-        name = canonical("outer", outer)
+        name = canonical_keyword("outer", outer)
     back = conversion_as(name, copy=True, dtype=dtype)
     copies = [{path: convert(tensor, back) for path, tensor in tree.items()} for tree in trees]
     apply: Callable[..., Any] = wrap(function, inner=inner, outer=name, dtype=dtype)
     return (apply, *copies)
 
 
-def _functional() -> str:
+def _functional_framework() -> str:
     """The first framework whose functions take their parameters as arguments."""
     return next(backend.name for backend in registry.known().values() if backend.is_functional)
 
 
-def _owner(module: Any) -> str:
+def _owner_of_module(module: Any) -> str:
     """The framework to which a module belongs."""
     for kind in type(module).__mro__[:-1]:
         top = kind.__module__.partition(".")[0]
         for backend in registry.known().values():
-            if top in backend.owns and brings(backend.name):
+            if top in backend.owns and brings_functions(backend.name):
                 return backend.name
     raise _no_module(module)
 

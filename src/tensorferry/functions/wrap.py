@@ -30,10 +30,10 @@ from .flat import (
     OutputTree,
     TensorFunction,
     UserFunction,
-    fit,
+    hint_to_fit,
     is_text,
     path_of,
-    positional,
+    positional_structure,
     refusal_of,
 )
 from .function import Function
@@ -50,8 +50,8 @@ __all__ = [
     "Call",
     "Key",
     "Wrapped",
-    "brings",
-    "canonical",
+    "brings_functions",
+    "canonical_keyword",
     "inner_of",
     "outer_of",
     "validate_dtype",
@@ -74,7 +74,7 @@ class Key:
         self.leaves = leaves
         self.environment = environment
         self.outer = outer
-        self.fixed = tuple(_fixed(leaf) for leaf in leaves)
+        self.fixed = tuple(_fixed_leaf(leaf) for leaf in leaves)
         self._hash = hash((self.fixed, environment, outer))
 
     def __hash__(self) -> int:
@@ -103,7 +103,7 @@ class _Itself:
         return isinstance(other, _Itself) and self._x is other._x
 
 
-def _fixed(leaf: Any) -> Hashable:
+def _fixed_leaf(leaf: Any) -> Hashable:
     kind = type(leaf)
     if kind is float or kind is complex:
         return kind, repr(leaf)
@@ -118,7 +118,7 @@ def _fixed(leaf: Any) -> Hashable:
 
 
 @lru_cache(maxsize=64)
-def brings(name: str) -> bool:
+def brings_functions(name: str) -> bool:
     """Whether a framework has a module ``functions``, with its `Inner` and its `Outer`."""
     try:
         return find_spec(f"{registry.__package__}.{name}.functions") is not None
@@ -127,14 +127,14 @@ def brings(name: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _side(name: str, side: str) -> Any:
+def _side_of(name: str, side: str) -> Any:
     """The `Inner` or the `Outer` of a framework.
 
     Raises:
         UnsupportedTypeError: It has none.
     """
-    if not brings(name):
-        known = [name for name in registry.known() if brings(name)]
+    if not brings_functions(name):
+        known = [name for name in registry.known() if brings_functions(name)]
         raise UnsupportedTypeError(
             f"Functions cross to and from {', '.join(known)}; "
             f"the backend {name!r} brings nothing for them.",
@@ -146,12 +146,12 @@ def _side(name: str, side: str) -> Any:
 
 def inner_of(name: str) -> Inner:
     """The `Inner` of a framework, which calls its functions."""
-    return _side(name, "inner")  # type: ignore[no-any-return]
+    return _side_of(name, "inner")  # type: ignore[no-any-return]
 
 
 def outer_of(name: str) -> Outer:
     """The `Outer` of a framework, which makes functions a part of it."""
-    return _side(name, "outer")  # type: ignore[no-any-return]
+    return _side_of(name, "outer")  # type: ignore[no-any-return]
 
 
 def _is_of(x: Any, name: str) -> bool:
@@ -229,7 +229,7 @@ class Wrapped:
 
     def _entrance(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         for backend in registry.known().values():
-            if backend.is_traced and backend.is_imported() and brings(backend.name):
+            if backend.is_traced and backend.is_imported() and brings_functions(backend.name):
                 return outer_of(backend.name).entrance(self)
 
         def enter(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -285,7 +285,9 @@ class Wrapped:
         if outer_name == self.inner:
             return SameFramework(*OutputTree(structure, tuple(leaves)).filled(tensors))
         outer = outer_of(outer_name)
-        if structure.is_like(positional(len(args))) and all(_is_of(x, outer_name) for x in args):
+        if structure.is_like(positional_structure(len(args))) and all(
+            _is_of(x, outer_name) for x in args
+        ):
             self._plain[tuple(map(type, args))] = outer
         key = Key(structure, tuple(leaves), inner.environment(), outer.name)
         return Call(self._function(key), tensors, outer)
@@ -310,7 +312,7 @@ class Wrapped:
             if isinstance(error, GradientError):
                 error.advise(Hint(hints.code("x.detach()"), " first"))
             if isinstance(error, LossyCastError):
-                error.advise(fit(self.inner))
+                error.advise(hint_to_fit(self.inner))
             raise at_path(error, f"{path_of(structure, index)} of {self.source.name}") from None
 
     def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any], outer: str) -> Function:
@@ -321,7 +323,9 @@ class Wrapped:
         )
 
     def _make_of_tensors(self, count: int, environment: Hashable, outer: str) -> Function:
-        return self._function(Key(positional(count), (TENSOR,) * count, environment, outer))
+        return self._function(
+            Key(positional_structure(count), (TENSOR,) * count, environment, outer)
+        )
 
     def _make(self, key: Key) -> Function:
         self._refuse_others(key.structure, key.leaves)
@@ -340,7 +344,7 @@ class Wrapped:
 
     def _outer_of(self, names: set[str]) -> str:
         others = sorted(
-            names - {self.inner, EXCHANGE, *(name for name in names if not brings(name))}
+            names - {self.inner, EXCHANGE, *(name for name in names if not brings_functions(name))}
         )
         if len(others) == 1:
             return others[0]
@@ -357,7 +361,9 @@ class Wrapped:
                 return self.inner
             return EXCHANGE
         likely = next(
-            name for name in registry.known() if brings(name) and name not in (EXCHANGE, self.inner)
+            name
+            for name in registry.known()
+            if brings_functions(name) and name not in (EXCHANGE, self.inner)
         )
         raise UnsupportedTypeError(
             f"No argument of {what} tells which framework calls it: there are no tensors.",
@@ -459,9 +465,9 @@ def wrap(
     )
     if function is None:
         return wrapping
-    name = canonical("inner", inner)
+    name = canonical_keyword("inner", inner)
     if outer is not None:
-        outer = canonical("outer", outer)
+        outer = canonical_keyword("outer", outer)
     if name != EXCHANGE and (vjp is not None or jvp is not None):
         raise TypeError(
             f"vjp= and jvp= are for functions of {EXCHANGE}'s; {name} differentiates its own"
@@ -494,7 +500,7 @@ def validate_dtype(dtype: object) -> None:
         validate_word("dtype", dtype, ("fit",), "None")
 
 
-def canonical(keyword: str, framework: object) -> str:
+def canonical_keyword(keyword: str, framework: object) -> str:
     """The canonical name of the framework that a keyword names.
 
     Raises:
@@ -514,7 +520,11 @@ def canonical(keyword: str, framework: object) -> str:
         if hint is not None and ", " in str(hint):
             # It names a device or a dtype, for which `wrap` has no keyword.
             hint = hints.one_of(
-                [hints.keyword(keyword, name) for name in registry.known() if brings(name)]
+                [
+                    hints.keyword(keyword, name)
+                    for name in registry.known()
+                    if brings_functions(name)
+                ]
             )
         raise UnknownFrameworkError(error.message, hint) from None
 

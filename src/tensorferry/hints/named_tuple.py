@@ -48,10 +48,10 @@ else:
         """The values by the names of their fields."""
         return dict(zip(self._fields, self, strict=True))
 
-    def _values(self: Any) -> tuple[Any, ...]:
+    def _field_values(self: Any) -> tuple[Any, ...]:
         return tuple(self)
 
-    def _shown(self: Any) -> str:
+    def _shown_fields(self: Any) -> str:
         fields = zip(self._fields, self, strict=True)
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields)})"
 
@@ -60,8 +60,8 @@ else:
         "_replace": _replace,
         "__replace__": _replace,  # for `copy.replace`
         "_asdict": _asdict,
-        "__repr__": _shown,
-        "__getnewargs__": _values,  # for copies and pickles
+        "__repr__": _shown_fields,
+        "__getnewargs__": _field_values,  # for copies and pickles
     }
 
     class _Maker(type):

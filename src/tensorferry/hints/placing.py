@@ -35,7 +35,7 @@ def at(ways: tuple[Way, ...], place: str) -> tuple[Way, ...]:
     """The ways, if the tensor is at a place in `x`: only its code goes there; the call stays."""
     if place == "x":
         return ways
-    return tuple(_replaced(way, lambda piece: _piece_at(piece, place)) for way in ways)
+    return tuple(_with_pieces_replaced(way, lambda piece: _piece_at(piece, place)) for way in ways)
 
 
 def code_at(code: str, place: str) -> str:
@@ -44,8 +44,12 @@ def code_at(code: str, place: str) -> str:
     >>> code_at('f(x, x="x").x', 'y["a"]')
     'f(y["a"], x="x").x'
     """
-    variables = _names(code)
-    return code if variables is None else _with(code, ((node, place) for node in variables))
+    variables = _nodes_of_x(code)
+    return (
+        code
+        if variables is None
+        else _with_code_replaced(code, ((node, place) for node in variables))
+    )
 
 
 def for_leaf(
@@ -60,7 +64,9 @@ def for_leaf(
 
 def for_sample(ways: tuple[Way, ...], place: str) -> tuple[Way, ...]:
     """The ways with the code for a leaf of one sample: see `Hint.for_sample`."""
-    return tuple(_replaced(way, lambda piece: _piece_in_sample(piece, place)) for way in ways)
+    return tuple(
+        _with_pieces_replaced(way, lambda piece: _piece_in_sample(piece, place)) for way in ways
+    )
 
 
 def for_each_sample(ways: tuple[Way, ...]) -> tuple[Way, ...]:
@@ -71,7 +77,7 @@ def for_each_sample(ways: tuple[Way, ...]) -> tuple[Way, ...]:
 # -- ways ------------------------------------------------------------------------------------------
 
 
-def _replaced(way: Way, replaced: Callable[[Piece], Way]) -> Way:
+def _with_pieces_replaced(way: Way, replaced: Callable[[Piece], Way]) -> Way:
     """A way with other pieces. Only the last says that a value is to stand in the place of `x`."""
     result: Way = ()
     for index, piece in enumerate(way):
@@ -139,15 +145,17 @@ def _for_leaf(piece: Piece, name: str, dtype_of: Callable[[str], object]) -> Pie
 def _piece_in_sample(piece: Piece, place: str) -> Way:
     if not isinstance(piece, Code) or piece.stays:
         return (piece,)
-    rows = list(_rows(piece.text))
+    rows = list(_members_by_number(piece.text))
     if not rows:
         return (piece,)
     if piece.numbered:
-        text = _with(
+        text = _with_code_replaced(
             piece.text, ((row, f"samples[{ast.unparse(row.slice)}]{place}") for row in rows)
         )
         return (Code(text, stays=True),)
-    return Code(_with(piece.text, ((row, f"sample{place}") for row in rows)), stays=True), _IN_PLACE
+    return Code(
+        _with_code_replaced(piece.text, ((row, f"sample{place}") for row in rows)), stays=True
+    ), _IN_PLACE
 
 
 def _without_first(way: Way) -> Way:
@@ -169,7 +177,7 @@ def _without_first(way: Way) -> Way:
 # -- code ------------------------------------------------------------------------------------------
 
 
-def _names(code: str) -> list[ast.Name] | None:
+def _nodes_of_x(code: str) -> list[ast.Name] | None:
     """Each name `x` in code; ``None`` if Python cannot read it."""
     try:
         tree = ast.parse(code)
@@ -189,7 +197,7 @@ def _names(code: str) -> list[ast.Name] | None:
     ]
 
 
-def _rows(code: str) -> Iterator[ast.Subscript]:
+def _members_by_number(code: str) -> Iterator[ast.Subscript]:
     """Each member of `x` by its number, in code."""
     try:
         tree = ast.parse(code)
@@ -224,10 +232,10 @@ def _member_code(code: str) -> str | None:
         for node in ast.walk(ast.parse(text, mode="eval"))
         if isinstance(node, ast.Name) and node.id == member
     ]
-    return _with(text, ((member, "x") for member in members))
+    return _with_code_replaced(text, ((member, "x") for member in members))
 
 
-def _with(code: str, new: Iterator[tuple[ast.expr, str]]) -> str:
+def _with_code_replaced(code: str, new: Iterator[tuple[ast.expr, str]]) -> str:
     """Code with other code in the place of some of its parts."""
     lines = [line.encode() for line in code.splitlines(keepends=True)]
     starts = [sum(map(len, lines[:index])) for index in range(len(lines))]

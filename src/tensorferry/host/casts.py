@@ -24,7 +24,7 @@ from ..core.dtypes import ORDINARY, UNSAFE, cuts_off, find, is_misrounded
 from ..errors import LossyCastError
 from ..hints import Hint
 from . import memory, subnormals
-from .extensions import extension
+from .extensions import c_extension
 from .numpy_dtypes import numpy_dtype, of_numpy, wide_float
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ __all__ = [
     "write_each",
 ]
 
-_extension: Any = extension("host._casts")
+_extension: Any = c_extension("host._casts")
 """The same in C, in one pass, for small arrays in a fraction of calls; ``None`` if not built."""
 _CODES = {"f": "d", "i": "q", "u": "Q"}
 """By NumPy's kind of dtype, the struct module's character for eight bytes."""
@@ -62,7 +62,7 @@ See https://numpy.org/doc/2.4/release/2.4.0-notes.html.
 """
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
     """A packed, aligned array of another dtype.
 
@@ -94,11 +94,11 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
     else:
         result = np.empty_like(x, after, subok=False)
     if not check:
-        _fill(result, x, kind)
+        _cast_into(result, x, kind)
     else:
-        for index in _blocks(x.shape):
-            _fill(result[index], x[index], kind, check)
-            _compare(x, result[index], index, dtype, check)
+        for index in _block_indices(x.shape):
+            _cast_into(result[index], x[index], kind, check)
+            _compare_block(x, result[index], index, dtype, check)
     return result
 
 
@@ -112,7 +112,7 @@ def direct_cast(
     step = step_of(before, after)
     if step is not None:
         return _cast_by(step, before, after)
-    if _has(before, after):
+    if _has_numpy_cast(before, after):
         return subnormals.cast_to(after)
     return None
 
@@ -127,7 +127,7 @@ def _cast_by(step: Step, before: np.dtype[Any], after: np.dtype[Any]) -> Callabl
         _cast_in_steps(step, result, x)
         return result
 
-    return subnormals.kept(cast_any)
+    return subnormals.with_subnormals(cast_any)
 
 
 def _is_as_in_c(x: Array) -> bool:
@@ -135,7 +135,7 @@ def _is_as_in_c(x: Array) -> bool:
     return flags.c_contiguous and flags.aligned
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def cast_each(
     arrays: Sequence[Array], dtype: str, check: str = "", compact: bool = False
 ) -> list[Array]:
@@ -150,7 +150,7 @@ def cast_each(
     return [cast(x, dtype, check, compact) for x in arrays]
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def check_values(array: Array, dtype: str, check: str) -> None:
     """Check whether a cast keeps each value, without memory for the result.
 
@@ -158,14 +158,14 @@ def check_values(array: Array, dtype: str, check: str) -> None:
         LossyCastError: A value would not be kept; the message names the first position.
     """
     kind, after = find(dtype).kind, numpy_dtype(dtype)
-    for index in _blocks(array.shape):
+    for index in _block_indices(array.shape):
         part = array[index]
         result = np.empty(part.shape, after)
-        _fill(result, part, kind, check)
-        _compare(array, result, index, dtype, check)
+        _cast_into(result, part, kind, check)
+        _compare_block(array, result, index, dtype, check)
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def fill(result: Array, array: Array, check: str) -> None:
     """Cast a small array into new memory.
 
@@ -173,12 +173,12 @@ def fill(result: Array, array: Array, check: str) -> None:
         LossyCastError: As for `cast`.
     """
     row = find(of_numpy(result.dtype) or "")
-    _fill(result, array, row.kind, check)
+    _cast_into(result, array, row.kind, check)
     if check:
-        _compare(array, result, (...,), row.name, check)
+        _compare_block(array, result, (...,), row.name, check)
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def copy_into(out: Array, values: Array | Iterable[tuple[Any, Array]]) -> None:
     """Write values into `out`, cast to its dtype. An array may overlap with `out`.
 
@@ -189,12 +189,12 @@ def copy_into(out: Array, values: Array | Iterable[tuple[Any, Array]]) -> None:
     kind = find(of_numpy(out.dtype) or "").kind
     if not isinstance(values, np.ndarray):
         for index, numbers in values:
-            _fill(out[index], numbers, kind)
+            _cast_into(out[index], numbers, kind)
         return
-    _fill(out, values.copy() if np.may_share_memory(out, values) else values, kind)
+    _cast_into(out, values.copy() if np.may_share_memory(out, values) else values, kind)
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def write_each(arrays: Sequence[Array], outs: Sequence[Array]) -> None:
     """`copy_into` for many arrays, each with an `out` of its own."""
     for array, out in zip(arrays, outs, strict=True):
@@ -219,7 +219,7 @@ def _same_integers(array: Array, dtype: np.dtype[Any]) -> Array | None:
     return kept
 
 
-def _fill(target: Array, source: Array, kind: str, check: str = "") -> None:
+def _cast_into(target: Array, source: Array, kind: str, check: str = "") -> None:
     """Cast into `target`, which is of a kind.
 
     With the check ``"value"``, a value that is not kept may become any.
@@ -230,7 +230,7 @@ def _fill(target: Array, source: Array, kind: str, check: str = "") -> None:
         target[...] = source
         return
     step = step_of(source.dtype, target.dtype)
-    if check == "value" and _has(source.dtype, target.dtype):
+    if check == "value" and _has_numpy_cast(source.dtype, target.dtype):
         target[...] = source
     elif step is None:
         target[...] = source.astype(np.float32)
@@ -244,12 +244,12 @@ def _cast_in_steps(step: Step, target: Array, source: Array) -> None:
         return
     if source.flags.f_contiguous and target.flags.f_contiguous:
         target, source = target.T, source.T
-    for index in _blocks(source.shape, _IN_STEPS):
+    for index in _block_indices(source.shape, _IN_STEPS):
         step(target[index], source[index])
 
 
 @cache
-def _has(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+def _has_numpy_cast(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Whether NumPy has the cast. It may not have it between two dtypes of ml_dtypes."""
     return np.can_cast(source, target, "unsafe")
 
@@ -257,10 +257,10 @@ def _has(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
 @cache
 def _casts_directly(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Whether NumPy has the cast, and gives what is defined."""
-    return _has(source, target) and step_of(source, target) is None
+    return _has_numpy_cast(source, target) and step_of(source, target) is None
 
 
-def _blocks(shape: tuple[int, ...], most: int = BLOCK) -> Iterator[tuple[Any, ...]]:
+def _block_indices(shape: tuple[int, ...], most: int = BLOCK) -> Iterator[tuple[Any, ...]]:
     """Indices of consecutive parts of at most so many elements, which cover the shape."""
     if not shape:
         yield (...,)
@@ -272,11 +272,13 @@ def _blocks(shape: tuple[int, ...], most: int = BLOCK) -> Iterator[tuple[Any, ..
             yield (slice(start, start + rows),)
         return
     for row in range(shape[0]):
-        for rest in _blocks(shape[1:], most):
+        for rest in _block_indices(shape[1:], most):
             yield (row, *rest)
 
 
-def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, check: str) -> None:
+def _compare_block(
+    array: Array, result: Array, index: tuple[Any, ...], dtype: str, check: str
+) -> None:
     source = array[index]
     if check == "value" and _all_inside(source, dtype):
         return
@@ -323,7 +325,7 @@ def _why_lost(value: Any, name: str, dtype: str) -> tuple[str, Hint]:
     if before.kind != "float" or after.kind not in ("int", "uint"):
         return "does not fit", Hint(UNSAFE)
     if not np.isfinite(value):
-        return "is NaN or infinite, which no integer is", _finite(name)
+        return "is NaN or infinite, which no integer is", _hint_for_finite(name)
     if float(value).is_integer():
         return "does not fit", Hint(UNSAFE)
     return (
@@ -344,7 +346,7 @@ def _as_array(name: str) -> str:
     return f"to_numpy(x{wider})"
 
 
-def _finite(name: str) -> Hint:
+def _hint_for_finite(name: str) -> Hint:
     """The hint for NaN and infinity of a dtype: what a person does with them.
 
     An unsafe cast makes numbers of them.
@@ -396,37 +398,37 @@ def _value_kept(source: Array, result: Array) -> Array:
         return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
     back: Any = np.empty(source.shape, numpy_dtype(before.name))
     if after.kind == "complex" and before.kind != "complex":
-        _fill(back, result.real, before.kind)
+        _cast_into(back, result.real, before.kind)
     else:
-        _fill(back, result, before.kind)
+        _cast_into(back, result, before.kind)
     kept: Array = np.asarray(back == source)
     if before.kind in ("float", "complex"):
         if before.kind == "complex" and after.kind in ("float", "complex"):
             # If one part is NaN, the other part must be equal still.
             return np.asarray(
-                _same(source.real, back.real, result.real)
-                & _same(source.imag, back.imag, result.imag)
+                _same_or_nan(source.real, back.real, result.real)
+                & _same_or_nan(source.imag, back.imag, result.imag)
             )
         if after.kind in ("float", "complex"):
             # Cast back, a NaN may become the very number of the source, if the source's dtype has
             # no NaN.
             kept = np.where(np.isnan(result), np.isnan(source), kept)
         elif after.kind in ("int", "uint"):
-            kept = kept & _inside(source.real, after.highest, signed=after.kind == "int")
+            kept = kept & _inside_range(source.real, after.highest, signed=after.kind == "int")
     elif before.kind in ("int", "uint"):
         if after.kind in ("int", "uint"):
             kept = kept & ((source < 0) == (result < 0))
         elif after.kind in ("float", "complex"):
             # Cast back, 2**63 may saturate to the int64 that was rounded up to it.
-            kept = kept & _inside(result.real, before.highest, signed=before.kind == "int")
+            kept = kept & _inside_range(result.real, before.highest, signed=before.kind == "int")
     return kept
 
 
-def _same(source: Array, back: Array, result: Array) -> Any:
+def _same_or_nan(source: Array, back: Array, result: Array) -> Any:
     return (back == source) | (np.isnan(source) & np.isnan(result))
 
 
-def _inside(values: Array, bits: int, *, signed: bool) -> Array:
+def _inside_range(values: Array, bits: int, *, signed: bool) -> Array:
     wide = values.astype(np.float64)
     low = -(2.0**bits) if signed else 0.0
     inside: Array = (wide >= low) & (wide < 2.0**bits)
@@ -471,26 +473,28 @@ def cast_of_compact(
     if cuts_off(before, after):
         if before not in ("float32", "float64") or after not in ORDINARY:
             return None
-        return partial(_new_cut_off, _extension.cut_off, source.char, *_bits(find(after)), target)
+        return partial(
+            _new_cut_off, _extension.cut_off, source.char, *_bits_and_sign(find(after)), target
+        )
     if before not in ("float64", "int64", "uint64") or "zero" not in find(after).specials:
         return None
     return partial(
-        _new_rounded, _extension.round_to_odd, _CODES[source.kind], _lost(find(after)), target
+        _new_rounded, _extension.round_to_odd, _CODES[source.kind], _lost_bits(find(after)), target
     )
 
 
-def _bits(row: DType) -> tuple[int, bool]:
+def _bits_and_sign(row: DType) -> tuple[int, bool]:
     """How many bits an integer dtype has, and whether one is for the sign."""
     is_signed = row.kind == "int"
     return row.highest + is_signed, is_signed
 
 
-def _lost(row: DType) -> int:
+def _lost_bits(row: DType) -> int:
     """How many of float64's bits are not needed to round to a dtype: two more than it has are."""
     return 52 - (row.precision + 1)
 
 
-def _aligned(x: Array) -> Array:
+def _aligned_array(x: Array) -> Array:
     return x if x.flags.aligned else x.copy()
 
 
@@ -535,8 +539,8 @@ def _cut_off(target: Array, source: Array) -> None:
 
 
 def _cut_off_in_c(row: DType, target: Array, source: Array) -> None:
-    floats = _aligned(source.astype(wide_float(source.dtype), "C", copy=False))
-    bits, is_signed = _bits(row)
+    floats = _aligned_array(source.astype(wide_float(source.dtype), "C", copy=False))
+    bits, is_signed = _bits_and_sign(row)
     is_written = bits >= 8 and target.flags.carray and target.dtype.isnative
     whole = target
     if not is_written:
@@ -588,7 +592,7 @@ def _round_once(row: DType, target: Array, source: Array) -> None:
     two of the target unless it was.
     """
     bits = _as_float64(source).view(np.uint64)
-    lost = _lost(row)
+    lost = _lost_bits(row)
     below = np.uint64((1 << lost) - 1)
     kept = bits & below
     kept += below
@@ -602,9 +606,9 @@ def _round_once(row: DType, target: Array, source: Array) -> None:
 
 
 def _round_in_c(row: DType, read_as: np.dtype[Any], target: Array, source: Array) -> None:
-    numbers = _aligned(source.astype(read_as, "C", copy=False))
+    numbers = _aligned_array(source.astype(read_as, "C", copy=False))
     single = np.empty(numbers.shape, np.float32)
-    _extension.round_to_odd(numbers, _CODES[read_as.kind], _lost(row), single)
+    _extension.round_to_odd(numbers, _CODES[read_as.kind], _lost_bits(row), single)
     if "zero" in row.specials:
         target[...] = single
     else:

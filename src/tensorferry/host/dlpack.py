@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["UNIFIED", "DlpackExport", "Taken", "end_of", "is_on_host", "is_read_only", "take"]
+__all__ = ["UNIFIED", "DlpackExport", "Taken", "end_of", "is_on_host", "is_read_only", "take_array"]
 
 _HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
 _CUDA = 2
@@ -128,12 +128,14 @@ def is_read_only(x: Any) -> bool:
 
     Without a version it cannot say.
     """
-    capsule = _export(x)  # kept while the structure is read, because the structure is freed with it
+    capsule = _export_capsule(
+        x
+    )  # kept while the structure is read, because the structure is freed with it
     managed = _managed_by(capsule)
     return isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY)
 
 
-def take(x: Any) -> Taken:
+def take_array(x: Any) -> Taken:
     """The array over the host memory that an object exports through ``__dlpack__``.
 
     Args:
@@ -147,7 +149,7 @@ def take(x: Any) -> Taken:
         raise DeviceError(
             f"{an(type(x).__name__, 'A')} is not in host memory.", "move it to the host first"
         )
-    capsule = _export(x)
+    capsule = _export_capsule(x)
     managed = _managed_by(capsule)
     versioned = isinstance(managed, _Versioned)
     # An export without a version has no flags. NumPy makes the array read-only as well.
@@ -245,7 +247,7 @@ def _managed_by(capsule: Any) -> Any:
     return ctypes.cast(_pointer(capsule, kind.name), ctypes.POINTER(kind)).contents
 
 
-def _export(x: Any) -> Any:
+def _export_capsule(x: Any) -> Any:
     """A capsule, with a version if the producer supports that."""
     import inspect
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["extension"]
+__all__ = ["c_extension"]
 
 
-def extension(name: str) -> ModuleType | None:
+def c_extension(name: str) -> ModuleType | None:
     """A module in C; ``None`` if it was not built, or if ``TENSORFERRY_NO_EXTENSION`` is set.
 
     Args:

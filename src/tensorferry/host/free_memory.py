@@ -28,13 +28,13 @@ def free_memory(system: Path = _SYSTEM) -> int | None:
     Args:
         system: The folder in which ``proc`` and ``sys`` are.
     """
-    limits = [*_available(system), *_left_of_groups(system)]
+    limits = [*_available_bytes(system), *_left_of_groups(system)]
     return max(min(limits), 0) if limits else None
 
 
-def _available(system: Path) -> Iterator[int]:
+def _available_bytes(system: Path) -> Iterator[int]:
     """What Linux estimates: free memory, and the caches that it can drop."""
-    for line in _lines(system / "proc/meminfo"):
+    for line in _lines_of_file(system / "proc/meminfo"):
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
             with suppress(ValueError, IndexError):
@@ -43,7 +43,7 @@ def _available(system: Path) -> Iterator[int]:
 
 def _left_of_groups(system: Path) -> Iterator[int]:
     """What each limit leaves: a container's or job's, which lies in those of groups around it."""
-    for line in _lines(system / "proc/self/cgroup"):
+    for line in _lines_of_file(system / "proc/self/cgroup"):
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         place = path.strip("/")
@@ -61,28 +61,28 @@ def _up_from(top: Path, place: str, names: tuple[str, str, tuple[str, ...]]) -> 
     parts = place.split("/") if place else []
     for count in range(len(parts), -1, -1):
         folder = top.joinpath(*parts[:count])
-        limit, used = _number(folder / names[0]), _number(folder / names[1])
+        limit, used = _number_in_file(folder / names[0]), _number_in_file(folder / names[1])
         if limit is not None and used is not None:
-            yield limit - used + _caches(folder / "memory.stat", names[2])
+            yield limit - used + _cache_bytes(folder / "memory.stat", names[2])
 
 
-def _caches(path: Path, names: tuple[str, ...]) -> int:
+def _cache_bytes(path: Path, names: tuple[str, ...]) -> int:
     """The bytes of files in memory, which the system drops when somebody needs their place."""
     total = 0
-    for line in _lines(path):
+    for line in _lines_of_file(path):
         name, _, number = line.partition(" ")
         if name in names and number.strip().isdigit():
             total += int(number)
     return total
 
 
-def _number(path: Path) -> int | None:
+def _number_in_file(path: Path) -> int | None:
     """The number in a file; ``None`` if it has none: the word "max", or there is no such file."""
-    text = "".join(_lines(path)).strip()
+    text = "".join(_lines_of_file(path)).strip()
     return int(text) if text.isdigit() else None
 
 
-def _lines(path: Path) -> list[str]:
+def _lines_of_file(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

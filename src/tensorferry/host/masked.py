@@ -23,10 +23,10 @@ def is_masked_array(x: object) -> bool:
 
 def has_masked(x: Any) -> bool:
     """Whether an element, or a field of an element, is masked."""
-    return is_masked_array(x) and _any(np.ma.getmask(x))
+    return is_masked_array(x) and _has_masked(np.ma.getmask(x))
 
 
-def _any(mask: Any) -> bool:
+def _has_masked(mask: Any) -> bool:
     if mask.dtype.names is None:
         return bool(mask.any())
-    return any(_any(mask[name]) for name in mask.dtype.names)
+    return any(_has_masked(mask[name]) for name in mask.dtype.names)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.dtypes import find
-from ..core.layout import ALIGNMENT, are_apart, spans
+from ..core.layout import ALIGNMENT, are_apart, byte_span
 from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -31,26 +31,26 @@ __all__ = [
     "LOWEST",
     "MAPPED",
     "address",
-    "addresses",
     "are_alike",
     "can_join",
     "compact",
-    "gather",
+    "first_addresses",
+    "first_along",
+    "gather_rows",
     "is_mapped",
     "is_spread",
     "is_there",
-    "joined",
-    "keeping",
+    "joined_array",
     "make_pages",
-    "narrow",
     "over",
     "over_address",
-    "overlap",
-    "paged",
-    "processors",
-    "root",
-    "sharing",
-    "span",
+    "paged_array",
+    "processor_count",
+    "root_owner",
+    "share_a_byte",
+    "sharing_runs",
+    "span_view",
+    "view_keeping",
     "writable_somewhere",
 ]
 
@@ -110,7 +110,7 @@ else:
 """Where in an array object this address is stored, in bytes; ``None`` if that is not known."""
 
 
-def addresses(arrays: Iterable[Array]) -> list[int]:
+def first_addresses(arrays: Iterable[Array]) -> list[int]:
     """The address of the first element of each array."""
     if address is _slow_address:
         return list(map(address, arrays))
@@ -122,7 +122,7 @@ _FEW = 40
 """Up to this many runs of bytes, it is faster to sort them as Python numbers."""
 
 
-def sharing(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> list[int]:
+def sharing_runs(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> list[int]:
     """The positions of runs of bytes that share a byte with another, in one pass after sorting.
 
     A run without bytes counts as one of a byte: two may be one object.
@@ -130,7 +130,7 @@ def sharing(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> list[
     >>> sharing([0, 8], [8, 9]), sharing([0, 8, 4], [8, 9, 5]), sharing([0, 4], [4, 4])
     ([], [0, 2], [])
     """
-    extension = _joins()
+    extension = _joins_extension()
     if extension is not None:
         if extension.are_apart(starts, ends):
             return []
@@ -164,8 +164,8 @@ class _Pages(mmap.mmap):
     """New memory in pages of its own, which is no map of a file."""
 
 
-def paged(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """As `compact`, for large arrays: in whole pages, which go back as soon as the array is gone.
+def paged_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """As `compact_array`, for large arrays: in whole pages, which go back as soon as the array is gone.
 
     The system makes the pages when they are written; see `make_pages`. Huge pages are not asked
     for: if memory is full of cached files, the system moves these to make room for them, which
@@ -188,7 +188,7 @@ def paged(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def make_pages(array: Array) -> None:
-    """Let the system make the pages of a part of `paged` memory in one call, not a fault for each.
+    """Let the system make the pages of a part of `paged_array` memory in one call, not a fault for each.
 
     Nothing happens on systems that cannot do that. No value changes. The interpreter's lock is
     released.
@@ -196,14 +196,14 @@ def make_pages(array: Array) -> None:
     Args:
         array: Contiguous memory that other code will write.
     """
-    advise = _advice()
+    advise = _find_madvise()
     if advise is not None:
         start = -(-address(array) // mmap.PAGESIZE) * mmap.PAGESIZE
         advise(start, max(address(array) + array.nbytes - start, 0), _POPULATE)
 
 
 @cache
-def _advice() -> Callable[[int, int, int], int] | None:
+def _find_madvise() -> Callable[[int, int, int], int] | None:
     if sys.platform != "linux":
         return None
     advise = ctypes.CDLL(None).madvise
@@ -228,7 +228,7 @@ def over(array: Array) -> Array:
     )
 
 
-def keeping(array: Array, giver: object) -> Array:
+def view_keeping(array: Array, giver: object) -> Array:
     """A view of an array that another object gave, which keeps that object alive too.
 
     The array may only refer to something inside of the object, which does not own the memory.
@@ -244,12 +244,12 @@ def keeping(array: Array, giver: object) -> Array:
     )
 
 
-def narrow(x: Any, axes: Sequence[int]) -> Any:
+def first_along(x: Any, axes: Sequence[int]) -> Any:
     """The first element along each of these axes of an array or a tensor, as a view."""
     return x[tuple([slice(1) if axis in axes else slice(None) for axis in range(x.ndim)])]
 
 
-def span(array: Array, length: int) -> Array:
+def span_view(array: Array, length: int) -> Array:
     """A view of `length` elements from the array's first one on: the memory its elements share."""
     return np.lib.stride_tricks.as_strided(array, (length,), (array.itemsize,))
 
@@ -293,17 +293,17 @@ def is_there(array: Array | None) -> bool:
     return array is not None and address(array) >= LOWEST
 
 
-def root(array: Array) -> object:
+def root_owner(array: Array) -> object:
     """The object at the end of an array's chain of bases, which owns the memory."""
     owner: object = array
     while True:
-        base = _base(owner)
+        base = _base_of(owner)
         if base is None:
             return owner
         owner = base
 
 
-def _base(owner: object) -> object:
+def _base_of(owner: object) -> object:
     """The object whose memory an array, memoryview or window uses; ``None`` if it owns it."""
     if isinstance(owner, np.ndarray):
         return owner.base
@@ -320,7 +320,7 @@ def writable_somewhere(array: Array) -> bool | object:
             return True
         if isinstance(owner, (memoryview, bytes, mmap.mmap)) and not memoryview(owner).readonly:
             return True
-        base = _base(owner)
+        base = _base_of(owner)
         if base is None:
             if isinstance(owner, (np.ndarray, memoryview, bytes, mmap.mmap)):
                 return False
@@ -330,11 +330,11 @@ def writable_somewhere(array: Array) -> bool | object:
 
 def is_mapped(array: Array) -> bool:
     """Whether an array is over a memory map of a file."""
-    owner = root(array)
+    owner = root_owner(array)
     return isinstance(owner, mmap.mmap) and not isinstance(owner, _Pages)
 
 
-def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> bool:
+def share_a_byte(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> bool:
     """Whether two tensors share a byte: exact, by NumPy's solver, without a look at the memory.
 
     Args:
@@ -345,11 +345,11 @@ def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> boo
     """
     if first.device != second.device:
         return False
-    low, high = spans(first.shape, first.strides, find(first.dtype).itemsize)
-    other_low, other_high = spans(second.shape, second.strides, find(second.dtype).itemsize)
+    low, high = byte_span(first.shape, first.strides, find(first.dtype).itemsize)
+    other_low, other_high = byte_span(second.shape, second.strides, find(second.dtype).itemsize)
     if at + high <= also_at + other_low or also_at + other_high <= at + low:
         return False
-    return bool(np.shares_memory(_ghost(first, at), _ghost(second, also_at)))
+    return bool(np.shares_memory(_array_at(first, at), _array_at(second, also_at)))
 
 
 def is_spread(array: Array) -> bool:
@@ -368,7 +368,7 @@ def is_spread(array: Array) -> bool:
     return are_apart(array.shape, strides, itemsize)
 
 
-def _ghost(info: TensorInfo, start: int) -> Array:
+def _array_at(info: TensorInfo, start: int) -> Array:
     """An array over an address, of which only the layout is used; its memory is never read."""
     void = np.dtype(f"V{find(info.dtype).itemsize}")
     # Without axes of length 1, because a tensor may have more axes than an array can.
@@ -386,11 +386,11 @@ _DTYPE, _SHAPE = map(attrgetter, ("dtype", "shape"))
 
 
 @cache
-def _joins() -> Any:
+def _joins_extension() -> Any:
     """The extension that compares and joins arrays; ``None`` if it does not read them rightly."""
-    from .extensions import extension  # here, because most processes have no such lists
+    from .extensions import c_extension  # here, because most processes have no such lists
 
-    joins = extension("host._joins")
+    joins = c_extension("host._joins")
     probe = np.arange(24, dtype=np.int16)
     for array in (probe, probe[5:], probe[::-3], probe.reshape(4, 6).T, np.array(1.0)):
         words = address(array), array.shape, array.dtype, array.flags.num
@@ -416,7 +416,7 @@ class Facts(NamedTuple):
     sizes: Array
 
 
-def facts(arrays: Sequence[Any]) -> Facts | None:
+def array_facts(arrays: Sequence[Any]) -> Facts | None:
     """What arrays are, in a tenth of the time that their attributes take.
 
     >>> import numpy as np
@@ -428,7 +428,7 @@ def facts(arrays: Sequence[Any]) -> Facts | None:
         The facts; ``None`` if an object is no plain array, if they are of very many kinds, or if
         there is no extension.
     """
-    extension = _joins()
+    extension = _joins_extension()
     facts_of_all = None if extension is None else extension.facts(arrays, np.ndarray)
     if facts_of_all is None:
         return None
@@ -437,8 +437,8 @@ def facts(arrays: Sequence[Any]) -> Facts | None:
 
 
 def can_join() -> bool:
-    """Whether `joined` may give an array: whether the extension is there."""
-    return _joins() is not None
+    """Whether `joined_array` may give an array: whether the extension is there."""
+    return _joins_extension() is not None
 
 
 def are_alike(arrays: Sequence[Any]) -> bool:
@@ -448,7 +448,7 @@ def are_alike(arrays: Sequence[Any]) -> bool:
     >>> are_alike([np.ones(2), np.zeros(2)]), are_alike([np.ones(2), np.ones(3)])
     (True, False)
     """
-    extension = _joins()
+    extension = _joins_extension()
     if extension is not None and extension.are_alike(arrays, np.ndarray):
         return True
     return (
@@ -458,7 +458,7 @@ def are_alike(arrays: Sequence[Any]) -> bool:
     )
 
 
-def joined(arrays: Sequence[Any]) -> Array | None:
+def joined_array(arrays: Sequence[Any]) -> Array | None:
     """Arrays of one dtype and of equal shapes as one compact array, in a tenth of NumPy's time.
 
     >>> import numpy as np
@@ -470,7 +470,7 @@ def joined(arrays: Sequence[Any]) -> Array | None:
         The array; ``None`` if an object is no plain array, or has another dtype or shape than the
         first, no elements, gaps, or another order of bytes; or if there is no extension.
     """
-    first, extension = arrays[0], _joins()
+    first, extension = arrays[0], _joins_extension()
     if extension is None or type(first) is not np.ndarray:
         return None
     if not first.size or not first.dtype.isnative or first.dtype.hasobject:
@@ -485,14 +485,14 @@ _MOST = 4
 """The most threads that copy at the same time. A few use all the bandwidth of memory."""
 
 
-def processors() -> int:
+def processor_count() -> int:
     """The number of processors on which this process may run."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def gather(rows: Sequence[Array], out: Array) -> None:
+def gather_rows(rows: Sequence[Array], out: Array) -> None:
     """Copy arrays of one axis into the rows of another array of the same dtype.
 
     One thread does not use all the bandwidth of memory, and waits while the system gives new memory
@@ -510,11 +510,11 @@ def gather(rows: Sequence[Array], out: Array) -> None:
         out: The array that is written, C-contiguous, which no other code uses meanwhile.
     """
     if out.nbytes >= MAPPED:
-        threads = min(_MOST, len(rows), processors())
+        threads = min(_MOST, len(rows), processor_count())
     else:
         threads = 1
     if threads < 2:
-        _copy(rows, out)
+        _copy_rows(rows, out)
         return
     # Here, because it imports logging, which takes long.
     from concurrent.futures import ThreadPoolExecutor
@@ -523,15 +523,15 @@ def gather(rows: Sequence[Array], out: Array) -> None:
     parts = [slice(start, end) for start, end in pairwise(ends)]
     with ThreadPoolExecutor(threads - 1, thread_name_prefix="tensorferry") as others:
         try:
-            copies = [others.submit(_copy, rows[part], out[part]) for part in parts[1:]]
+            copies = [others.submit(_copy_rows, rows[part], out[part]) for part in parts[1:]]
         except (
             RuntimeError
         ):  # no thread can be started: the interpreter is ending, or the system has no more
             copies, parts = [], [slice(None)]
-        _copy(rows[parts[0]], out[parts[0]])
+        _copy_rows(rows[parts[0]], out[parts[0]])
         for copy in copies:
             copy.result()
 
 
-def _copy(rows: Sequence[Array], out: Array) -> None:
+def _copy_rows(rows: Sequence[Array], out: Array) -> None:
     np.concatenate(rows, out=out.reshape(-1))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["LARGEST", "Part", "joined", "lay_out", "pack", "places", "unpack"]
+__all__ = ["LARGEST", "Part", "joined_bytes", "lay_out", "pack", "packed_offsets", "unpack"]
 
 LARGEST = 1 << 20
 """An array of this many bytes or more goes alone: its transfer takes longer than to start one."""
@@ -31,7 +31,9 @@ class Part(NamedTuple):
     nbytes: int
 
 
-def places(sizes: Sequence[int], itemsizes: Sequence[int], alignment: int) -> tuple[list[int], int]:
+def packed_offsets(
+    sizes: Sequence[int], itemsizes: Sequence[int], alignment: int
+) -> tuple[list[int], int]:
     """The offset of each array in a packed buffer, and the size of the buffer in bytes.
 
     Arrays with the widest elements come first, so that there are no gaps if no alignment is needed.
@@ -66,7 +68,7 @@ def lay_out(
         strides: The strides of each array in the buffer.
         alignment: The alignment in bytes of each array, besides the size of its elements.
     """
-    starts, end = places(
+    starts, end = packed_offsets(
         [array.nbytes for array in arrays], [int(array.itemsize) for array in arrays], alignment
     )
     return [
@@ -75,7 +77,7 @@ def lay_out(
     ], end
 
 
-def joined(
+def joined_bytes(
     pieces: Sequence[Any], parts: Sequence[Part], filling: Callable[[int], Any]
 ) -> list[Any]:
     """The bytes of all arrays in the order of the buffer, with filling between them.

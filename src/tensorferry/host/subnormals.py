@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-__all__ = ["are_flushed", "cast_to", "kept", "unflushed"]
+__all__ = ["are_flushed", "cast_to", "unflushed_callback", "with_subnormals"]
 
 _SMALLEST = 5e-324
 
@@ -36,7 +36,7 @@ def are_flushed() -> bool:
     return not _SMALLEST * 1.0
 
 
-def kept(function: Function) -> Function:
+def with_subnormals(function: Function) -> Function:
     """Decorate a function that casts or compares floats: same bits on each thread, no warning."""
 
     @wraps(function)
@@ -45,7 +45,7 @@ def kept(function: Function) -> Function:
         try:
             if _SMALLEST * 1.0:
                 return function(*arguments, **keywords)
-            with _ordinary():
+            with _use_ordinary():
                 return function(*arguments, **keywords)
         finally:
             _be_as(before)
@@ -53,16 +53,16 @@ def kept(function: Function) -> Function:
     return cast("Function", on_any_thread)
 
 
-def unflushed(function: Function) -> Function:
+def unflushed_callback(function: Function) -> Function:
     """Decorate a function called on a framework's thread: it keeps subnormals, as on Python's."""
 
     @wraps(function)
     def on_any_thread(*arguments: Any) -> Any:
         if _SMALLEST * 1.0:
             return function(*arguments)
-        # Written out, since the ``with`` block of `_ordinary` takes as long as a small function.
-        get, put, default = _environment()
-        before = _free.pop() if _free else _room()
+        # Written out, since the ``with`` block of `_use_ordinary` takes as long as a small function.
+        get, put, default = _find_environment()
+        before = _free.pop() if _free else _new_room()
         get(before)
         put(default)
         try:
@@ -75,7 +75,7 @@ def unflushed(function: Function) -> Function:
 
 
 def cast_to(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """NumPy's cast of an array to one dtype, as `kept` would give it, but faster."""
+    """NumPy's cast of an array to one dtype, as `with_subnormals` would give it, but faster."""
 
     def on_any_thread(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         before = _be_quiet()
@@ -83,7 +83,7 @@ def cast_to(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray
             if _SMALLEST * 1.0:
                 # Positional, because named arguments make the call half as slow again.
                 return x.astype(dtype, "K", "unsafe", False)
-            with _ordinary():
+            with _use_ordinary():
                 return x.astype(dtype, "K", "unsafe", False)
         finally:
             _be_as(before)
@@ -139,13 +139,13 @@ _free: list[int] = []
 """Addresses of free memory for environments, to be used again."""
 
 
-def _room() -> int:
+def _new_room() -> int:
     _made.append(ctypes.create_string_buffer(_ROOM))
     return ctypes.addressof(_made[-1])
 
 
 @cache
-def _environment() -> _Environment:
+def _find_environment() -> _Environment:
     # `PyDLL` does not release the interpreter's lock.
     for name in (None, "libm.so.6"):
         library = ctypes.PyDLL(name)
@@ -166,10 +166,10 @@ def _environment() -> _Environment:
 
 
 @contextmanager
-def _ordinary() -> Iterator[None]:
+def _use_ordinary() -> Iterator[None]:
     """Use the floating-point environment of a new program on this thread, inside the block."""
-    get, put, default = _environment()
-    before = _free.pop() if _free else _room()
+    get, put, default = _find_environment()
+    before = _free.pop() if _free else _new_room()
     get(before)
     put(default)
     try:

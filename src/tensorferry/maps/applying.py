@@ -10,7 +10,7 @@ import numpy as np
 from ..core.dtypes import find
 from ..errors import FormatLimitError, VerificationError
 from ..host.casts import cast
-from ..host.memory import compact, paged
+from ..host.memory import compact, paged_array
 from ..host.numpy_dtypes import numpy_dtype
 from .expressions import Cast, View
 from .lowering import Constant
@@ -87,7 +87,7 @@ def filled(
 def memory_for(count: int, dtype: str) -> Array:
     """New memory for elements, as an array of one axis."""
     kind = numpy_dtype(dtype)
-    make = paged if count * kind.itemsize >= _PAGED else compact
+    make = paged_array if count * kind.itemsize >= _PAGED else compact
     return make((count,), kind)
 
 

@@ -6,7 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ..errors import FormatLimitError
-from ..planning.pictures.moves import MOST_CELLS, Cell, Grid, grids
+from ..planning.pictures.moves import MOST_CELLS, Cell, Grid, draw_grids
 from .lowering import Constant
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def drawn(
         source: The tensors of the source.
         colours: In how many parts along its first axis each source has its colours; ``None``: a
             source has one colour if there are several, and each of its rows one if it is alone.
-        style: As for `planning.pictures.moves.grids`.
+        style: As for `planning.pictures.moves.draw_grids`.
 
     Raises:
         FormatLimitError: There are too many elements.
@@ -47,7 +47,7 @@ def drawn(
     results = [
         Grid(name, made.header.shape, _made(made, cells)) for name, made in lowered.tensors.items()
     ]
-    return grids(sources, results, **style)
+    return draw_grids(sources, results, **style)
 
 
 def _cells(place: int, header: Header, parts: Any) -> tuple[Cell, ...]:

@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.dtypes import exact, find
+from ..core.dtypes import find, holds_exactly
 from ..errors import ConversionError, FormatLimitError, TreeError
 from .checking import refuse
 from .expressions import (
@@ -276,7 +276,7 @@ class _Inverting:
                     f'cast goes one way only, unless from = "…" says a dtype of which {expression.dtype} '
                     "holds every value"
                 )
-            if not exact(before, expression.dtype):
+            if not holds_exactly(before, expression.dtype):
                 raise _NoInverseError(
                     f"cast to {expression.dtype} loses values of {before}, so it goes one way only",
                     ever=True,

@@ -13,7 +13,7 @@ from .. import hints
 from ..core import dtypes
 from ..core.declaration import NO_DETAILS, VALUE, VerbCall, snippet_of
 from ..core.devices import HOST
-from ..core.dtypes import exact, find
+from ..core.dtypes import find, holds_exactly
 from ..core.kinds import APART, BIT_PACKED, PLAIN, kind_named
 from ..core.layout import compact_strides, packed_strides
 from ..core.names import EXCHANGE_NUMBERS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from ..core.request import Request
 
-__all__ = ["PlanBuilder", "as_of_object", "completed"]
+__all__ = ["PlanBuilder", "as_of_object", "completed_info"]
 
 
 _SHARES_WHERE_IT_CAN = Hint(
@@ -197,7 +197,7 @@ _TABLE = 2
 """The number of axes of a table."""
 
 
-def completed(info: TensorInfo, source: Declaration) -> TensorInfo:
+def completed_info(info: TensorInfo, source: Declaration) -> TensorInfo:
     """A description in which the kind, and who may write, are told."""
     caps, writable = source.capabilities, info.writable
     ordinary = caps.objects.ordinary_kind
@@ -221,7 +221,7 @@ def completed(info: TensorInfo, source: Declaration) -> TensorInfo:
 def _as_read(dtype: str) -> str:
     kind = find(dtype).kind
     candidates = EXCHANGE_NUMBERS["int" if kind == "uint" else kind]
-    return next((name for name in candidates if exact(dtype, name)), dtype)
+    return next((name for name in candidates if holds_exactly(dtype, name)), dtype)
 
 
 def as_of_object(

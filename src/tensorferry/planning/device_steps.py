@@ -13,7 +13,7 @@ from ..core import dtypes
 from ..core.declaration import NO_DETAILS, VALUE, Details, VerbCall, code_of
 from ..core.devices import HOST, kind_of, same_place
 from ..core.kinds import PLAIN, kind_named
-from ..core.layout import spans
+from ..core.layout import byte_span
 from ..core.request import OVERLAPS
 from ..errors import LossyCastError
 from ..hints import Hint
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from .builder import PlanBuilder
 
 __all__ = [
-    "agrees",
     "bytes_more",
     "cast_inside",
+    "casts_agree",
     "change_inside",
-    "duplicate",
-    "fetch",
+    "duplicate_on_device",
+    "fetch_to_host",
     "goes_straight",
     "in_graph",
     "is_cast_by_host",
     "narrow_array",
-    "place",
+    "place_on_device",
     "share_on_device",
     "to_device",
     "to_host",
@@ -51,10 +51,10 @@ def in_graph(plan: PlanBuilder) -> bool:
     return dtypes.find(plan.dtype).kind in ("float", "complex")
 
 
-def agrees(plan: PlanBuilder, by: Declaration | None = None) -> bool:
+def casts_agree(plan: PlanBuilder, by: Declaration | None = None) -> bool:
     """Whether all frameworks cast to the same bits, so the source's may do it on its device."""
     able = (by or plan.source).capabilities.dtypes.casts_on_device(plan.now.dtype, plan.dtype)
-    return able and rules.agrees(plan.now.dtype, plan.dtype) and not plan.check
+    return able and rules.frameworks_agree(plan.now.dtype, plan.dtype) and not plan.check
 
 
 def is_cast_alike(plan: PlanBuilder) -> bool:
@@ -78,7 +78,7 @@ def is_cast_by_host(plan: PlanBuilder) -> bool:
     there = (
         plan.dtype != now.dtype and now.device != HOST and now.abstract is None and now.shards == 1
     )
-    return there and not agrees(plan)
+    return there and not casts_agree(plan)
 
 
 _CAST_BY: dict[str, Details] = {
@@ -102,7 +102,7 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
             Hint(hints.keywords(dtype=plan.dtype, casting="unsafe")),
         )
     caster = ""
-    if not unseen and not agrees(plan, by):
+    if not unseen and not casts_agree(plan, by):
         caster = "graph" if kept else "host"
     if caster == "host" and not plan.check:
         why += rules.why_on_host(plan.source_info, plan.dtype)
@@ -127,7 +127,7 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
 # -- newly allocated memory ---------------------------------------------------------------------
 
 
-def duplicate(plan: PlanBuilder, why: str) -> None:
+def duplicate_on_device(plan: PlanBuilder, why: str) -> None:
     """Copy on the device of the value, with the order of the axes in memory kept."""
     changes: dict[str, Any] = {
         "strides": plan.packed(plan.source),
@@ -154,7 +154,7 @@ def share_on_device(plan: PlanBuilder) -> bool:
     if out is not None and not target.capabilities.memory.writes_own:
         return False
     if kind_of(now.device) != kind_of(plan.device) or (
-        plan.dtype != now.dtype and not agrees(plan)
+        plan.dtype != now.dtype and not casts_agree(plan)
     ):
         return False
     sides = (source, target)
@@ -169,7 +169,7 @@ def share_on_device(plan: PlanBuilder) -> bool:
             f"{' and '.join(unnamed)} cannot name {plan.dtype} to another framework on a device"
         )
         return False
-    host_steps.resolve(plan)
+    host_steps.resolve_lazy_bits(plan)
     if bytes_more(plan) < 0:
         cast_inside(plan, source)
     _move_to_peer(plan)
@@ -185,15 +185,15 @@ def share_on_device(plan: PlanBuilder) -> bool:
         _share_or_copy(plan)
     if target.capabilities.devices.waits:
         plan.add(source, "wait", (), f"{target.name} cannot say on which stream it reads")
-    _import(plan)
+    _import_tensor(plan)
     if out is None:
         host_steps.present_read_only(plan)
     else:
-        _write(plan, target)
+        _write_into_out(plan, target)
     return True
 
 
-def _import(plan: PlanBuilder) -> None:
+def _import_tensor(plan: PlanBuilder) -> None:
     """Make the source's tensor one of the target, over the same memory."""
     before, source, target = plan.now, plan.source, plan.target
     plan.add(
@@ -216,11 +216,11 @@ def _import(plan: PlanBuilder) -> None:
 
 def _share_or_copy(plan: PlanBuilder) -> None:
     """Share or copy on the device, by the sharing rule."""
-    share, reason, warnings = rules.sharing(plan.source_info, plan.target, plan.request)
+    share, reason, warnings = rules.sharing_rule(plan.source_info, plan.target, plan.request)
     plan.reason = plan.reason or reason
     host_steps.refuse_to_share(plan, [], share, reason)
     if not share and not plan.allocated:
-        duplicate(plan, reason)
+        duplicate_on_device(plan, reason)
     if plan.allocated:
         plan.refuse_copy([plan.reason])
     else:
@@ -239,15 +239,15 @@ def _move_to_peer(plan: PlanBuilder) -> None:
     plan.refuse_copy([f"its {now.shards} shards have to be gathered" if now.shards > 1 else where])
     plan.reason = where
     gathers = f"{where}: " if now.shards > 1 else ""
-    _narrow(plan, plan.source)
+    _narrow_to_shared(plan, plan.source)
     _one_transfer(plan, plan.source, (plan.device, False), f"{gathers}one copy between the devices")
-    _spread(plan, plan.source)
+    _spread_again(plan, plan.source)
 
 
 def _copy_on_device(plan: PlanBuilder, why: str) -> None:
     """Copy on the device, in a layout that every framework takes."""
     if plan.now.is_compact or plan.source.capabilities.memory.strides == "compact":
-        duplicate(plan, why)
+        duplicate_on_device(plan, why)
         return
     plan.add(
         plan.source, "compact", (), why, copies=Path.DEVICE, strides=plan.c_order, misalignment=0
@@ -274,13 +274,13 @@ def to_host(plan: PlanBuilder) -> None:
     plan.refuse_copy([*gathered, plan.reason or why])
     fetches = source.capabilities.devices.fetches
     if not fetches:
-        _narrow(plan, source)
+        _narrow_to_shared(plan, source)
     able = plan.request.out is None and plan.dtype in source.capabilities.dtypes.held
-    if bytes_more(plan) < 0 and agrees(plan) and able:
+    if bytes_more(plan) < 0 and casts_agree(plan) and able:
         cast_inside(plan, source, "narrower before the bus: fewer bytes cross")
     if not fetches:
-        _move(plan, source, HOST)
-        _spread(plan, source)
+        _add_transfer(plan, source, HOST)
+        _spread_again(plan, source)
         plan.reason = plan.reason or why
 
 
@@ -294,18 +294,18 @@ def to_device(plan: PlanBuilder) -> None:
     else:
         by = plan.target
     if not same_place(plan.now.device, plan.device):
-        _narrow(plan, by)
+        _narrow_to_shared(plan, by)
     if plan.now.dtype != plan.dtype and bytes_more(plan) <= 0:
         cast_inside(plan, by)
     if not same_place(plan.now.device, plan.device) and (
         out is None or plan.whole or plan.now.dtype != plan.dtype
     ):
-        _move(plan, by, plan.device)
+        _add_transfer(plan, by, plan.device)
     if plan.now.dtype != plan.dtype:
         cast_inside(plan, by, "wider after the bus: fewer bytes cross")
-    _spread(plan, by)
+    _spread_again(plan, by)
     if out is not None:
-        _write(plan, by, _lock_on_the_way(plan, by, out.device))
+        _write_into_out(plan, by, _lock_on_the_way(plan, by, out.device))
 
 
 def _casts_first(plan: PlanBuilder) -> bool:
@@ -315,8 +315,8 @@ def _casts_first(plan: PlanBuilder) -> bool:
     fits = bytes_more(plan) <= 0
     if plan.now.device == HOST:
         # More bytes cross the bus rather than that a device gives other bits.
-        return fits or not agrees(plan)
-    return fits and agrees(plan)
+        return fits or not casts_agree(plan)
+    return fits and casts_agree(plan)
 
 
 def change_inside(plan: PlanBuilder) -> None:
@@ -324,20 +324,20 @@ def change_inside(plan: PlanBuilder) -> None:
     own = plan.source
     by_host = is_cast_by_host(plan)
     if by_host or not same_place(plan.now.device, plan.device):
-        repeated = _repeated(plan.now, own)
+        repeated = _repeated_axes(plan.now, own)
         if repeated and plan.now.requires_grad:
             _cross_in_graph(plan, own, repeated, by_host=by_host)
             return
-        _narrow(plan, own)
+        _narrow_to_shared(plan, own)
     if by_host:
-        _move(plan, own, HOST)
+        _add_transfer(plan, own, HOST)
     if plan.dtype != plan.now.dtype and _casts_first(plan):
         cast_inside(plan, own)
     if not same_place(plan.now.device, plan.device):
-        _move(plan, own, plan.device)
+        _add_transfer(plan, own, plan.device)
     if plan.dtype != plan.now.dtype:
         cast_inside(plan, own)
-    _spread(plan, own)
+    _spread_again(plan, own)
 
 
 def goes_straight(plan: PlanBuilder) -> bool:
@@ -372,7 +372,7 @@ def writes_there(plan: PlanBuilder) -> bool:
     )
 
 
-def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
+def _write_into_out(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
     """Write a tensor into `out`."""
     out = plan.request.out
     assert out is not None  # noqa: S101 - who calls this has looked
@@ -396,7 +396,7 @@ def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
 # -- elements that share their memory -------------------------------------------------------------
 
 
-def _repeated(now: TensorInfo, by: Declaration) -> tuple[int, ...]:
+def _repeated_axes(now: TensorInfo, by: Declaration) -> tuple[int, ...]:
     """The axes along which elements share memory (stride 0), if the framework can expand them."""
     if now.abstract is not None or not now.size or not by.capabilities.devices.spreads:
         return ()
@@ -404,7 +404,7 @@ def _repeated(now: TensorInfo, by: Declaration) -> tuple[int, ...]:
     return tuple(axis for axis, (length, step) in enumerate(lengths) if length > 1 and not step)
 
 
-def _narrow(plan: PlanBuilder, by: Declaration) -> None:
+def _narrow_to_shared(plan: PlanBuilder, by: Declaration) -> None:
     """Continue with only the memory elements share, if smaller: fewer bytes are transferred."""
     if plan.now.framework == by.name:
         _narrow_by(plan, by, by)
@@ -416,13 +416,13 @@ def narrow_array(plan: PlanBuilder) -> None:
 
 
 def _narrow_by(plan: PlanBuilder, by: Declaration, spreads: Declaration) -> None:
-    now, axes = plan.now, _repeated(plan.now, spreads)
+    now, axes = plan.now, _repeated_axes(plan.now, spreads)
     looks = plan.dtype != now.dtype and bool(plan.check)
     if axes:
         plan.whole = (now.shape,)
         why = "along an axis, all elements share this memory"
         plan.add(by, "narrow", (axes,), why, shape=_one_along(now.shape, axes))
-    elif not looks and (length := _windowed(now, spreads)):
+    elif not looks and (length := _window_elements(now, spreads)):
         # Not if values are checked: an error names the position in the tensor, and gaps between
         # elements are no values.
         itemsize = dtypes.find(now.dtype).itemsize
@@ -432,7 +432,7 @@ def _narrow_by(plan: PlanBuilder, by: Declaration, spreads: Declaration) -> None
         )
 
 
-def _windowed(now: TensorInfo, by: Declaration) -> int:
+def _window_elements(now: TensorInfo, by: Declaration) -> int:
     """The number of elements in overlapping windows' memory; 0 if elements do not share memory."""
     plain = (
         not (now.requires_grad or now.conjugate or now.negative or now.swapped)
@@ -443,7 +443,7 @@ def _windowed(now: TensorInfo, by: Declaration) -> int:
         step % itemsize for step in now.strides
     ):
         return 0
-    low, high = spans(now.shape, now.strides, itemsize)
+    low, high = byte_span(now.shape, now.strides, itemsize)
     return 0 if low or high >= now.nbytes else high // itemsize
 
 
@@ -451,7 +451,7 @@ def _one_along(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
     return tuple(1 if axis in axes else length for axis, length in enumerate(shape))
 
 
-def _spread(plan: PlanBuilder, by: Declaration) -> None:
+def _spread_again(plan: PlanBuilder, by: Declaration) -> None:
     """Expand to the whole shape again, with separate memory for each element."""
     if plan.whole is not None:
         plan.become(shape=plan.whole[0])
@@ -489,7 +489,7 @@ def _cross_in_graph(
         )
 
 
-def fetch(plan: PlanBuilder) -> None:
+def fetch_to_host(plan: PlanBuilder) -> None:
     """Bring the values into host memory, in one call of the source's framework."""
     now = plan.now
     gathers = now.shards > 1
@@ -516,7 +516,7 @@ def fetch(plan: PlanBuilder) -> None:
     plan.reason = plan.reason or where
 
 
-def place(plan: PlanBuilder) -> None:
+def place_on_device(plan: PlanBuilder) -> None:
     """Bring an array to a device in one call, for a target that has no tensors in host memory."""
     if plan.now.swapped or not plan.now.is_packed:
         host_steps.pack_array(plan, "the bus takes packed memory only")
@@ -531,9 +531,9 @@ def place(plan: PlanBuilder) -> None:
     plan.add(plan.target, "place", (plan.device,), where, copies=Path.BUS, **changes)
 
 
-def _move(plan: PlanBuilder, by: Declaration, device: str) -> None:
+def _add_transfer(plan: PlanBuilder, by: Declaration, device: str) -> None:
     """Add the step of one transfer, with page-locked memory if that was requested."""
-    if _lands(plan, by, device):
+    if _lands_in_result(plan, by, device):
         why = f"from {plan.now.device} straight into page-locked memory"
         _one_transfer(plan, by, (host_steps.wants_pinned(plan),), why, "land", HOST)
         return
@@ -541,17 +541,19 @@ def _move(plan: PlanBuilder, by: Declaration, device: str) -> None:
     _one_transfer(plan, by, (device, overlaps), f"from {plan.now.device} to {device}")
 
 
-def _locks(by: Declaration, device: str) -> bool:
+def _has_locked_memory(by: Declaration, device: str) -> bool:
     """Whether a framework has page-locked memory for transfers to and from a device."""
     return device != HOST and by.capabilities.devices.pins and by.device_facts(kind_of(device)).pins
 
 
-def _lands(plan: PlanBuilder, by: Declaration, device: str) -> bool:
+def _lands_in_result(plan: PlanBuilder, by: Declaration, device: str) -> bool:
     """Whether a transfer to the host goes straight into the result, in page-locked memory."""
     now = plan.now
     asked = host_steps.wants_pinned(plan) or OVERLAPS in plan.request.options
     last = HOST == device == plan.device and now.dtype == plan.dtype and now.abstract is None
-    return asked and last and now.size > 0 and now.shards == 1 and _locks(by, now.device)
+    return (
+        asked and last and now.size > 0 and now.shards == 1 and _has_locked_memory(by, now.device)
+    )
 
 
 def _lock_on_the_way(plan: PlanBuilder, by: Declaration, device: str) -> bool:
@@ -560,7 +562,7 @@ def _lock_on_the_way(plan: PlanBuilder, by: Declaration, device: str) -> bool:
     Whether the transfer does.
     """
     asked = OVERLAPS in plan.request.options and plan.now.abstract is None
-    if not asked or plan.now.device != HOST or not _locks(by, device):
+    if not asked or plan.now.device != HOST or not _has_locked_memory(by, device):
         return False
     if plan.now.pinned and not plan.allocated:
         plan.warnings.append(

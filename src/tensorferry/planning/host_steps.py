@@ -34,21 +34,21 @@ __all__ = [
     "cast_array",
     "copy_array",
     "detached_in_hint",
+    "framework_that_pins",
     "give_back",
     "is_to_be_locked",
     "label_result",
-    "lock",
     "lock_array",
+    "lock_tensor",
     "must_align",
-    "obstacles",
+    "obstacles_to_sharing",
     "pack_array",
-    "pinner",
     "present_read_only",
-    "read",
+    "read_values",
     "refuse_misfit_labels",
     "refuse_pinned",
     "refuse_to_share",
-    "resolve",
+    "resolve_lazy_bits",
     "take_foreign",
     "take_value",
     "to_target",
@@ -84,7 +84,7 @@ def take_foreign(plan: PlanBuilder) -> None:
         plan.add(plan.source, "take", (), "the object's memory", kind=PLAIN)
 
 
-def resolve(plan: PlanBuilder) -> None:
+def resolve_lazy_bits(plan: PlanBuilder) -> None:
     """Apply PyTorch's lazy bits (conjugation, negation) to the values."""
     now = plan.now
     if not (now.conjugate or now.negative):
@@ -102,7 +102,7 @@ def resolve(plan: PlanBuilder) -> None:
     plan.reason = why
 
 
-def read(plan: PlanBuilder) -> None:
+def read_values(plan: PlanBuilder) -> None:
     """Read the values of an object that has no memory to share, such as a list of numbers."""
     kind, target = plan.now.kind, plan.target
     why = rules.why_read(kind)
@@ -147,7 +147,7 @@ def give_back(plan: PlanBuilder) -> None:
 # -- share or copy ------------------------------------------------------------------------------
 
 
-def obstacles(plan: PlanBuilder) -> list[str]:
+def obstacles_to_sharing(plan: PlanBuilder) -> list[str]:
     """The reasons why the target cannot share the source's memory; empty if it can."""
     if plan.allocated:
         return []
@@ -241,7 +241,7 @@ def is_to_be_locked(plan: PlanBuilder) -> bool:
     return wants_pinned(plan) and not plan.now.pinned and plan.now.size > 0
 
 
-def pinner(plan: PlanBuilder) -> Declaration | None:
+def framework_that_pins(plan: PlanBuilder) -> Declaration | None:
     """The framework that can lock memory: the source's or the target's."""
     return next(
         (side for side in (plan.source, plan.target) if side.capabilities.devices.pins), None
@@ -262,7 +262,7 @@ def refuse_pinned(plan: PlanBuilder) -> None:
             f"and the result is on {plan.device}.",
             Hint(hints.keyword("device", HOST), ", or ", hints.without("pinned")),
         )
-    if pinner(plan) is None and not plan.now.pinned:
+    if framework_that_pins(plan) is None and not plan.now.pinned:
         sides = dict.fromkeys([plan.source.name, plan.target.name])
         if len(sides) == 2:
             who = f"Neither {' nor '.join(sides)} can"
@@ -272,7 +272,7 @@ def refuse_pinned(plan: PlanBuilder) -> None:
         raise DeviceError(f"{who} lock memory.", hint)
 
 
-def lock(plan: PlanBuilder, by: Declaration) -> None:
+def lock_tensor(plan: PlanBuilder, by: Declaration) -> None:
     """Copy a framework's tensor into page-locked memory."""
     why = rules.PINNED_REASON
     plan.refuse_copy([why])
@@ -292,7 +292,7 @@ def lock_array(plan: PlanBuilder, by: Declaration) -> None:
         plan.steps.pop()
     else:
         plan.add(by, "adopt", (), rules.ADOPT_REASONS[True])
-    lock(plan, by)
+    lock_tensor(plan, by)
     plan.add(by, "export", (), rules.EXPORT_REASON)
     plan.become(writable=True, mutable=True)
 
@@ -304,7 +304,7 @@ def to_target(plan: PlanBuilder) -> None:
     """Make the array a tensor of the target."""
     target, memory, info = plan.target, plan.target.capabilities.memory, plan.source_info
     if not memory.host_array or not memory.exists:
-        _adopt(plan)
+        _adopt_array(plan)
         present_read_only(plan)
     elif (
         (info.writable or info.requires_grad)
@@ -329,7 +329,7 @@ def to_target(plan: PlanBuilder) -> None:
         plan.become(**{**plan.as_targets(), **kept})
 
 
-def _adopt(plan: PlanBuilder) -> None:
+def _adopt_array(plan: PlanBuilder) -> None:
     target, caps = plan.target, plan.target.capabilities
     if not caps.memory.exists or plan.now.dtype in caps.dtypes.unshared:
         copies = Path.HOST
@@ -398,11 +398,11 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
         labels = request.labels.given
     if labels is None:
         return
-    rows, columns = _extent(info)
+    rows, columns = _rows_and_columns(info)
     if labels.index is not None and len(labels.index) != rows:
         raise ShapeError(
-            f"index= has {_counted(len(labels.index), 'label')}, and the result has "
-            f"{_counted(rows, 'row')}.",
+            f"index= has {_number_of(len(labels.index), 'label')}, and the result has "
+            f"{_number_of(rows, 'row')}.",
             hints.without("index"),
         )
     if labels.names is None:
@@ -416,8 +416,8 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
         )
     if len(labels.names) != columns:
         raise ShapeError(
-            f"columns= has {_counted(len(labels.names), 'name')}, and the result has "
-            f"{_counted(columns, 'column')}.",
+            f"columns= has {_number_of(len(labels.names), 'name')}, and the result has "
+            f"{_number_of(columns, 'column')}.",
             hints.without("columns"),
         )
 
@@ -427,24 +427,24 @@ def label_result(plan: PlanBuilder) -> None:
     wanted = plan.request.labels
     if wanted is None or plan.now.abstract is not None:
         return
-    rows, columns = _extent(plan.now)
-    index, index_from, index_left = _chosen(wanted._asdict(), "index", rows)
-    names, names_from, names_left = _chosen(wanted._asdict(), "names", columns)
+    rows, columns = _rows_and_columns(plan.now)
+    index, index_from, index_left = _first_fitting_labels(wanted._asdict(), "index", rows)
+    names, names_from, names_left = _first_fitting_labels(wanted._asdict(), "names", columns)
     if not plan.steps and plan.source is plan.target:
         # The result is the source itself, which keeps its own.
         index = None if index_from == "own" else index
         names = None if names_from == "own" else names
-    remarks = _left(index_left, names_left, rows, columns)
+    remarks = _labels_left_out(index_left, names_left, rows, columns)
     if index is not None or names is not None:
         if plan.steps:
             plan.reason = plan.reason
         else:
             plan.reason = "the same memory"
-        _add(plan, (index, index_from), (names, names_from))
+        _add_host_step(plan, (index, index_from), (names, names_from))
     plan.reason = "; ".join([plan.reason, *remarks])
 
 
-def _add(
+def _add_host_step(
     plan: PlanBuilder, index: tuple[Labels | None, str], names: tuple[Labels | None, str]
 ) -> None:
     is_column = len(plan.now.shape) == 1
@@ -482,12 +482,12 @@ def _code_of_names(names: Labels, origin: str, *, is_column: bool) -> str:
     return f"{owner}.name" if is_column else f"[{owner}.name]"
 
 
-def _extent(info: TensorInfo) -> tuple[int, int]:
+def _rows_and_columns(info: TensorInfo) -> tuple[int, int]:
     """The numbers of rows and columns. A column is one."""
     return info.shape[0], 1 if len(info.shape) == 1 else info.shape[1]
 
 
-def _chosen(
+def _first_fitting_labels(
     wanted: dict[str, Labels | None], part: str, length: int
 ) -> tuple[Labels | None, str, int | None]:
     """The first labels that have this part in the right number, and where they come from.
@@ -508,23 +508,23 @@ def _chosen(
     return None, "", None if theirs is None else len(theirs)
 
 
-def _left(index: int | None, names: int | None, rows: int, columns: int) -> list[str]:
+def _labels_left_out(index: int | None, names: int | None, rows: int, columns: int) -> list[str]:
     """What a reason says of labels of ``like=`` that do not fit."""
     left = []
     if index is not None:
         left.append(
-            f"the index of like= has {_counted(index, 'label')} for {_counted(rows, 'row')}, which "
+            f"the index of like= has {_number_of(index, 'label')} for {_number_of(rows, 'row')}, which "
             "are only numbered"
         )
     if names is not None:
         left.append(
-            f"like= has {_counted(names, 'name')} for "
-            f"{_counted(columns, 'column')}, and is not taken"
+            f"like= has {_number_of(names, 'name')} for "
+            f"{_number_of(columns, 'column')}, and is not taken"
         )
     return left
 
 
-def _counted(number: int, noun: str) -> str:
+def _number_of(number: int, noun: str) -> str:
     if number == 1:
         return f"{number:,} {noun}"
     return f"{number:,} {noun}s"

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .step import Step
 
-__all__ = ["Plan", "script"]
+__all__ = ["Plan", "code_lines"]
 
 
-def script(codes: Iterable[Code]) -> list[str]:
+def code_lines(codes: Iterable[Code]) -> list[str]:
     """The lines that make `y` of `x`, with one code after the other.
 
     Expressions go into each other. A value gets a name only where an expression cannot hold it.
@@ -122,7 +122,7 @@ class Plan(NamedTuple):
     @property
     def code(self) -> str:
         """The whole conversion as code that a person could paste; ``x`` becomes ``y``."""
-        return "\n".join([*self.imports, *script(step.snippet.code for step in self.steps)])
+        return "\n".join([*self.imports, *code_lines(step.snippet.code for step in self.steps)])
 
     def _summary(self) -> str:
         """Whether memory is shared or copied, in one line."""

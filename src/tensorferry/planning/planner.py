@@ -18,7 +18,7 @@ from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
 from ..hints import Hint
 from . import device_steps, host_steps, preconditions, rules
-from .builder import PlanBuilder, completed
+from .builder import PlanBuilder, completed_info
 from .step import Path
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def make_plan(
         ConversionError: There is no such plan; the subclass and the message say why.
     """
     source, target, exchange = with_capabilities_frozen((source, target, exchange))
-    info = completed(info, source)
+    info = completed_info(info, source)
     request = request.asked_by(info)
     preconditions.refuse_abstract(info, request, source, target)
     preconditions.refuse_out(info, request, target)
@@ -65,7 +65,7 @@ def make_plan(
     plan = PlanBuilder(info, request, source, target, exchange, dtype, device, check)
     host_steps.refuse_pinned(plan)
     _refuse_misfit(plan)
-    _decide(plan)
+    _decide_steps(plan)
     host_steps.label_result(plan)
     preconditions.refuse_change(info, plan.steps, source)
     return plan.finish()
@@ -85,7 +85,7 @@ def _refuse_misfit(plan: PlanBuilder) -> None:
         )
 
 
-def _decide(plan: PlanBuilder) -> None:
+def _decide_steps(plan: PlanBuilder) -> None:
     """All steps, in the order in which they are decided."""
     source, target, exists = plan.source, plan.target, plan.target.capabilities.memory.exists
     host_steps.take_foreign(plan)
@@ -101,13 +101,13 @@ def _decide(plan: PlanBuilder) -> None:
     _leave_graph(plan)
     if plan.now.device != HOST and source.capabilities.objects.reads(plan.now.kind):
         # A stack: made where its members are, so that one tensor crosses the bus.
-        host_steps.read(plan)
+        host_steps.read_values(plan)
     if HOST == plan.now.device == plan.device:
         _cross_host(plan)
         _warn_of_tape(plan)
     elif not device_steps.share_on_device(plan):
         if device_steps.goes_straight(plan):
-            host_steps.resolve(plan)
+            host_steps.resolve_lazy_bits(plan)
         else:
             device_steps.to_host(plan)
             _cross_host(plan)
@@ -178,13 +178,13 @@ def _stay_inside(plan: PlanBuilder) -> None:
     before = plan.now
     host_steps.take_value(plan)
     if own.capabilities.objects.reads(before.kind):
-        host_steps.read(plan)
+        host_steps.read_values(plan)
     device_steps.change_inside(plan)
     copies = plan.request.copy is True and not plan.allocated
     if host_steps.is_to_be_locked(plan) or (copies and host_steps.wants_pinned(plan)):
-        host_steps.lock(plan, own)
+        host_steps.lock_tensor(plan, own)
     elif copies:
-        device_steps.duplicate(plan, "copy=True asks for independent memory")
+        device_steps.duplicate_on_device(plan, "copy=True asks for independent memory")
     if plan.allocated:
         plan.refuse_copy(["a dtype or a device cannot change in place"])
         if plan.dtype != plan.source_info.dtype:
@@ -231,13 +231,13 @@ def _leave_graph(plan: PlanBuilder) -> None:
 
 def _cross_host(plan: PlanBuilder) -> None:
     """From host memory of the source to host memory of the target, through an ndarray."""
-    host_steps.resolve(plan)
+    host_steps.resolve_lazy_bits(plan)
     if rules.fills_lists(plan.now, plan.target):
         host_steps.give_back(plan)
         return
     _to_array(plan)
-    share, reason, warnings = rules.sharing(plan.source_info, plan.target, plan.request)
-    obstacles = host_steps.obstacles(plan)
+    share, reason, warnings = rules.sharing_rule(plan.source_info, plan.target, plan.request)
+    obstacles = host_steps.obstacles_to_sharing(plan)
     host_steps.refuse_to_share(plan, obstacles, share, reason)
     target, out, memory = plan.target, plan.request.out, plan.target.capabilities.memory
     if plan.device != HOST and memory.writable and not plan.allocated:
@@ -248,10 +248,10 @@ def _cross_host(plan: PlanBuilder) -> None:
         return
     _cast_or_copy(plan, share, reason, warnings, obstacles)
     if not target.capabilities.devices.include(HOST):
-        device_steps.place(plan)
+        device_steps.place_on_device(plan)
         return
     by = (
-        host_steps.pinner(plan)
+        host_steps.framework_that_pins(plan)
         if plan.device == HOST and host_steps.is_to_be_locked(plan)
         else None
     )
@@ -259,7 +259,7 @@ def _cross_host(plan: PlanBuilder) -> None:
         host_steps.lock_array(plan, by)
     host_steps.to_target(plan)
     if by is target:
-        host_steps.lock(plan, target)
+        host_steps.lock_tensor(plan, target)
 
 
 def _cast_or_copy(
@@ -284,7 +284,7 @@ def _cast_or_copy(
     ):
         host_steps.cast_array(plan)
     elif host_steps.is_to_be_locked(plan) and not rules.layout_obstacles(
-        plan.now, host_steps.pinner(plan) or target
+        plan.now, host_steps.framework_that_pins(plan) or target
     ):
         pass  # which is the copy
     elif plan.device != HOST and plan.now.memory_map:
@@ -311,9 +311,9 @@ def _to_array(plan: PlanBuilder) -> None:
     preconditions.refuse_axes(now, source, plan.exchange)
     host_steps.take_value(plan)
     if now.device != HOST or (now.shards > 1 and not plan.allocated):
-        device_steps.fetch(plan)
+        device_steps.fetch_to_host(plan)
     elif caps.objects.reads(now.kind):
-        host_steps.read(plan)
+        host_steps.read_values(plan)
         if not _reads_array(now, caps):
             plan.add(source, "export", (), rules.EXPORT_REASON)
     elif now.dtype in caps.dtypes.unshared:

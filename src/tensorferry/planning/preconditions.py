@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import hints
 from ..core.devices import HOST, kind_of, same_place
-from ..core.dtypes import DTYPES, find, fit
+from ..core.dtypes import DTYPES, find, fitting_dtype
 from ..core.layout import AXES
 from ..core.request import LEAVE, PINNED
 from ..errors import (
@@ -19,7 +19,7 @@ from ..errors import (
     an,
 )
 from ..hints import Hint
-from .rules import newer
+from .rules import install_newer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -201,20 +201,20 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         )
 
 
-def _held(dtype: str, held: Collection[str]) -> str:
+def _most_like_held(dtype: str, held: Collection[str]) -> str:
     """The dtype of a framework that is most like another one."""
-    return fit(dtype, held) or next(name for name in DTYPES if name in held)
+    return fitting_dtype(dtype, held) or next(name for name in DTYPES if name in held)
 
 
 def _no_such_dtype(name: str, source: Declaration) -> UnsupportedTypeError:
     release = source.capabilities.dtypes.release(name)
     if release:
         return UnsupportedTypeError(
-            f"{source.name} has no {name} before {release}.", newer(source, release)
+            f"{source.name} has no {name} before {release}.", install_newer(source, release)
         )
     return UnsupportedTypeError(
         f"{source.name} has no {name}.",
-        Hint(hints.described(dtype=_held(name, source.capabilities.dtypes.held))),
+        Hint(hints.described(dtype=_most_like_held(name, source.capabilities.dtypes.held))),
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .. import hints
 from ..core import dtypes
-from ..core.devices import HOST, kind_of, meant
+from ..core.devices import HOST, kind_of, meant_kind
 from ..core.info import is_many
 from ..core.layout import is_compact
 from ..core.names import EXCHANGE_NUMBERS
@@ -26,16 +26,16 @@ __all__ = [
     "READ_ONLY_REASON",
     "READ_REASONS",
     "REPEATED_REASON",
-    "agrees",
     "cast_reason",
     "check_of",
     "fills_lists",
     "fills_out",
+    "frameworks_agree",
+    "install_newer",
     "layout_obstacles",
-    "newer",
     "reads_as_asked",
     "reads_in_one_go",
-    "sharing",
+    "sharing_rule",
     "target_device",
     "target_dtype",
     "why_on_host",
@@ -110,24 +110,29 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
         return info.dtype
     if request.dtype == dtypes.FIT and _stays_as_it_is(info, request, target):
         return info.dtype
-    held = caps.dtypes.held - target.device_facts(kind_of(_place(info, request, target))).absent
+    held = (
+        caps.dtypes.held
+        - target.device_facts(kind_of(_unchecked_device(info, request, target))).absent
+    )
     if request.dtype == dtypes.DEFAULT:
-        dtype = _widest(info.dtype, held)
+        dtype = _widest_held(info.dtype, held)
     else:
-        dtype = dtypes.fit(info.dtype, held)
+        dtype = dtypes.fitting_dtype(info.dtype, held)
     if dtype is None:
         raise _no_such_dtype(info.dtype, info.dtype, target, asked=False)
     return dtype
 
 
-def _widest(name: str, held: frozenset[str]) -> str | None:
+def _widest_held(name: str, held: frozenset[str]) -> str | None:
     """The dtype, if it is among `held`; otherwise the widest of its kind."""
     if name in held:
         return name
     kind = dtypes.find(name).kind
     kin = sorted(other for other in held if dtypes.find(other).kind == kind)
     return max(
-        kin, key=lambda other: (dtypes.width(other), dtypes.find(other).precision), default=None
+        kin,
+        key=lambda other: (dtypes.value_bits(other), dtypes.find(other).precision),
+        default=None,
     )
 
 
@@ -149,12 +154,12 @@ def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) 
     if kind in ("float", "complex"):
         return candidates[0]
     for name in candidates:
-        if dtypes.exact(weak, name):
+        if dtypes.holds_exactly(weak, name):
             return name
     if asked is not None:  # each number is compared
-        return (dtypes.fit(weak, caps.dtypes.held) if asked == dtypes.FIT else None) or candidates[
-            -1
-        ]
+        return (
+            dtypes.fitting_dtype(weak, caps.dtypes.held) if asked == dtypes.FIT else None
+        ) or candidates[-1]
     if weak in caps.dtypes.absent_reasons:
         remedy = caps.dtypes.absent_hint
     else:
@@ -181,7 +186,7 @@ def check_of(info: TensorInfo, request: Request, dtype: str) -> dtypes.Check:
         return ""
     own = request.dtype in (None, dtypes.FIT) and request.out is None and request.casting is None
     if info.weak_dtype is not None and own:
-        if dtypes.exact(info.weak_dtype, dtype):
+        if dtypes.holds_exactly(info.weak_dtype, dtype):
             return ""
         if dtypes.find(dtype).kind in ("float", "complex"):
             return "finite"
@@ -224,7 +229,7 @@ def widens_later(
 ) -> bool:
     """Whether the cast is on the device, after the transfer, so that fewer bytes cross the bus."""
     wider = dtypes.find(dtype).itemsize > dtypes.find(info.dtype).itemsize
-    late = wider and device != HOST and not check and agrees(info.dtype, dtype)
+    late = wider and device != HOST and not check and frameworks_agree(info.dtype, dtype)
     able = target.capabilities.dtypes.casts_on_device(info.dtype, dtype)
     return late and able and info.dtype in target.capabilities.dtypes.held
 
@@ -236,17 +241,17 @@ def cast_reason(info: TensorInfo, request: Request, target: Declaration) -> str:
     return "the dtype that was asked for"
 
 
-def newer(framework: Declaration, release: str) -> str:
+def install_newer(framework: Declaration, release: str) -> str:
     """The command that installs a release of a framework, or a later one."""
     return f'pip install "{framework.name}>={release}"'
 
 
 def why_on_host(info: TensorInfo, dtype: str) -> str:
     """Why a device's value is cast on the host, as the end of a reason; empty if none is needed."""
-    if info.device == HOST or agrees(info.dtype, dtype):
+    if info.device == HOST or frameworks_agree(info.dtype, dtype):
         return ""
     twice = dtypes.is_misrounded(info.dtype, dtype) or (
-        dtype == "float16" and not dtypes.exact(info.dtype, "float32")
+        dtype == "float16" and not dtypes.holds_exactly(info.dtype, "float32")
     )
     if twice:
         return "; on the host, because devices may round it twice"
@@ -258,21 +263,22 @@ def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) 
     why, remedy = caps.dtypes.absent_reasons.get(name, ""), caps.dtypes.absent_hint
     release = caps.dtypes.release(name)
     if release:
-        why, remedy = f" before {release}", newer(target, release)
+        why, remedy = f" before {release}", install_newer(target, release)
     remedy = f", or {remedy}" if why and remedy else ""
-    return _absent(
+    return _absent_dtype(
         f"{target.name} has no {name}{why}.", name, source, caps.dtypes.held, remedy, asked=asked
     )
 
 
-def _absent(
+def _absent_dtype(
     message: str, name: str, source: str, held: frozenset[str], remedy: str | Hint, *, asked: bool
 ) -> LossyCastError:
     """The error for a dtype that does not exist there. Its hint names another dtype."""
-    fitting, remark = dtypes.fit(name, held), ""
+    fitting, remark = dtypes.fitting_dtype(name, held), ""
     if fitting is None:
         holders = sorted(
-            (other for other in sorted(held) if dtypes.exact(name, other)), key=dtypes.width
+            (other for other in sorted(held) if dtypes.holds_exactly(name, other)),
+            key=dtypes.value_bits,
         )
         instead = holders[0] if holders else "float32"
         if holders:
@@ -298,14 +304,14 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
     """
     caps = target.capabilities
     present = request.present
-    device = _place(info, request, target)
+    device = _unchecked_device(info, request, target)
     if (
         request.out is None
         and request.device is not None
         and not caps.devices.include(kind_of(device))
     ):
         kinds = ", ".join(caps.devices.kinds)
-        hint = Hint(hints.keyword("device", meant(device, caps.devices.kinds)))
+        hint = Hint(hints.keyword("device", meant_kind(device, caps.devices.kinds)))
         raise DeviceError(f"{target.name} does not support {device}, only {kinds}.", hint)
     named = request.device is not None and present is None
     if named:
@@ -326,29 +332,33 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
         firsts = {kind_of(name): name for name in reversed(present)}
         raise DeviceError(
             f"There is no {device} here: {target.name} {seen}.",
-            Hint(hints.keyword("device", firsts[meant(device, [*firsts])])) if firsts else None,
+            Hint(hints.keyword("device", firsts[meant_kind(device, [*firsts])]))
+            if firsts
+            else None,
         )
     absent = target.device_facts(kind_of(device)).absent
     if dtype in absent:
         named = request.dtype is not None or request.out is not None
         message, held = f"{device} does not support {dtype}.", caps.dtypes.held - absent
         on_host = Hint(", or ", hints.keyword("device", HOST))
-        raise _absent(message, dtype, info.dtype, held, on_host, asked=named)
+        raise _absent_dtype(message, dtype, info.dtype, held, on_host, asked=named)
     return device
 
 
-def _place(info: TensorInfo, request: Request, target: Declaration) -> str:
+def _unchecked_device(info: TensorInfo, request: Request, target: Declaration) -> str:
     """The device of the result, before it is checked."""
     if request.out is not None:
         return request.out.device
     if request.device is not None:
         return request.device
-    if info.abstract is not None or _stays(info, target, request.present):
+    if info.abstract is not None or _stays_on_device(info, target, request.present):
         return info.device
     return target.capabilities.devices.kinds[0]
 
 
-def _stays(info: TensorInfo, target: Declaration, present: tuple[str, ...] | None) -> bool:
+def _stays_on_device(
+    info: TensorInfo, target: Declaration, present: tuple[str, ...] | None
+) -> bool:
     """Whether the result stays on the source's device when no device is named."""
     if target.name == info.framework:
         return True
@@ -367,7 +377,9 @@ def _is_here(device: str, target: Declaration, present: tuple[str, ...]) -> bool
 # -- share or copy ------------------------------------------------------------------------------
 
 
-def sharing(info: TensorInfo, target: Declaration, request: Request) -> tuple[bool, str, list[str]]:
+def sharing_rule(
+    info: TensorInfo, target: Declaration, request: Request
+) -> tuple[bool, str, list[str]]:
     """The sharing rule: whether memory may be shared, the reason, and warnings."""
     caps = target.capabilities
     if not caps.memory.exists:
@@ -460,13 +472,13 @@ _ROUNDED_ALIKE = frozenset(
 )
 
 
-def agrees(source: str, target: str) -> bool:
+def frameworks_agree(source: str, target: str) -> bool:
     """Whether all frameworks cast every value to one result, so that a device may make the cast.
 
     Measured on torch 2.13 and NumPy 2.4 with random bits. The casts that are not in the list
     (float64 to the 16-bit floats, every float8) differ in values; the others differ at most in the
     payload of a NaN.
     """
-    if dtypes.exact(source, target) or (source, target) in _ROUNDED_ALIKE:
+    if dtypes.holds_exactly(source, target) or (source, target) in _ROUNDED_ALIKE:
         return True
     return {dtypes.find(source).kind, dtypes.find(target).kind} <= {"int", "uint", "bool"}

@@ -29,7 +29,7 @@ __all__ = [
     "ListLayout",
     "Read",
     "Wanted",
-    "apart",
+    "columns_apart",
     "read_lists",
     "read_numbers",
     "read_scalars",
@@ -92,7 +92,7 @@ class Read(NamedTuple):
     lengths: Any = None
 
 
-def apart(samples: list[Any]) -> list[list[Any]] | None:
+def columns_apart(samples: list[Any]) -> list[list[Any]] | None:
     """Dicts, tuples or lists of one type and length, as columns; ``None`` if they have other keys.
 
     Dicts may have their keys in different orders. Keys of classes must be the same objects.
@@ -159,7 +159,7 @@ def read_lists(
         decide: Gives what they become, by their exact dtype. If it raises, the result is ``None``.
     """
     marks = _marks_of(len(column), layout)
-    expected = _expected(column)
+    expected = _expected_dtype(column)
     for _ in range(2):
         if expected is None:
             return None
@@ -168,7 +168,7 @@ def read_lists(
             straight = numbers.is_padded_as(expected.dtype, wanted.dtype, wanted.check)
             # What cannot be read as it is wanted is cast afterwards, and padded then.
             asked = wanted if straight else Wanted(expected.dtype)
-            array, flags = _pad(column, layout, expected, asked, marks)
+            array, flags = _padded_column(column, layout, expected, asked, marks)
             exact = _of_one_kind(flags)
             if exact is None:
                 return None
@@ -182,7 +182,7 @@ def read_lists(
         return None
     if flags & MISFIT or (straight and wanted.check == "finite" and flags & BEYOND):
         return None
-    result = array if straight else _cast(array, wanted, column, layout)
+    result = array if straight else _cast_column(array, wanted, column, layout)
     if result is None:
         return None
     return Read(result, exact, *marks)
@@ -199,13 +199,13 @@ def _marks_of(count: int, layout: ListLayout) -> tuple[Any, Any]:
 
 
 def _of_one_kind(flags: int) -> Exact | None:
-    exact = numbers.alike(flags)
+    exact = numbers.exact_if_alike(flags)
     if exact is None or exact.dtype not in _OF_ONE_KIND:
         return None
     return exact
 
 
-def _expected(column: list[Any]) -> Exact | None:
+def _expected_dtype(column: list[Any]) -> Exact | None:
     """The expected exact dtype, by the first few numbers."""
     for row in column:
         head = row[:_FIRST]
@@ -216,7 +216,7 @@ def _expected(column: list[Any]) -> Exact | None:
     return None
 
 
-def _pad(
+def _padded_column(
     column: list[Any], layout: ListLayout, expected: Exact, asked: Wanted, marks: tuple[Any, Any]
 ) -> tuple[Array, int]:
     """A new array with a column that is padded, and the flags of its numbers."""
@@ -236,12 +236,14 @@ def _pad(
     return array, _pad_as_cast(*arguments)
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def _pad_as_cast(*arguments: Any) -> int:
     return numbers.pad(*arguments)
 
 
-def _cast(array: Array, wanted: Wanted, column: list[Any], layout: ListLayout) -> Array | None:
+def _cast_column(
+    array: Array, wanted: Wanted, column: list[Any], layout: ListLayout
+) -> Array | None:
     """The array in another dtype, and with the padding; ``None`` if a number does not fit."""
     try:
         result = casts.cast(array, wanted.dtype, wanted.check, compact=True)

@@ -24,13 +24,13 @@ __all__ = [
     "STAYS_AS_IT_IS",
     "are_few_others",
     "at_member",
-    "described",
     "each_of",
     "each_rounded",
     "has_dtype",
-    "leaves",
+    "leaves_with_paths",
     "length_of",
     "outer_shape",
+    "refuse_description",
     "shape_of",
     "value_for_none",
     "why_no_number",
@@ -44,11 +44,11 @@ DEEPEST = 64
 """The deepest nesting. NumPy arrays cannot have more axes."""
 
 
-def leaves(x: Any, path: str = "x", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def leaves_with_paths(x: Any, path: str = "x", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield each element, with its path."""
     if isinstance(x, ROWS) and depth < DEEPEST:
         for index, element in enumerate(x):
-            yield from leaves(element, f"{path}[{index}]", depth + 1)
+            yield from leaves_with_paths(element, f"{path}[{index}]", depth + 1)
     else:
         yield path, x
 
@@ -60,7 +60,7 @@ def outer_shape(x: Any) -> tuple[int, ...]:
         ShapeError: Rows of unequal lengths.
         UnsupportedTypeError: An element is a `TensorInfo`, not a tensor.
     """
-    problem = _ragged(x, "x")
+    problem = _ragged_error(x, "x")
     if isinstance(problem, ShapeError):
         raise ShapeError(problem.message, APART)
     if problem is not None:
@@ -87,21 +87,21 @@ def why_unreadable(
         refuse: Gives the error for an object that is no number at a path in `x`.
         had_tensors: Whether some of these numbers are those of tensors.
     """
-    ragged = _ragged(x, "x")
+    ragged = _ragged_error(x, "x")
     if isinstance(ragged, ShapeError) and any(
-        isinstance(leaf, (list, tuple)) for _, leaf in leaves(x)
+        isinstance(leaf, (list, tuple)) for _, leaf in leaves_with_paths(x)
     ):
         # What contains itself is no tree either.
         return ShapeError(ragged.message, None)
     if ragged is not None and ragged.advice == APART and _have_one_depth(x):
-        if all(isinstance(leaf, bool) for _, leaf in leaves(x)):
+        if all(isinstance(leaf, bool) for _, leaf in leaves_with_paths(x)):
             zero: int = False
         else:
             zero = 0
-        return ShapeError(ragged.message, _padded(zero))
+        return ShapeError(ragged.message, _hint_to_pad(zero))
     if ragged is not None:
         return ragged
-    for path, leaf in leaves(x):
+    for path, leaf in leaves_with_paths(x):
         problem = _why_no_number(path, leaf, x, refuse)
         if leaf is None and had_tensors:
             return UnsupportedTypeError(f"None at {path} is not a number.", KEEPS_NONE)
@@ -109,8 +109,8 @@ def why_unreadable(
             return problem
     if cause is not None:
         return UnsupportedTypeError(f"This sequence cannot be read: {cause}", None)
-    names = {leaf.dtype.name for _, leaf in leaves(x) if isinstance(leaf, np.generic)}
-    if names and not all(isinstance(leaf, (int, np.integer)) for _, leaf in leaves(x)):
+    names = {leaf.dtype.name for _, leaf in leaves_with_paths(x) if isinstance(leaf, np.generic)}
+    if names and not all(isinstance(leaf, (int, np.integer)) for _, leaf in leaves_with_paths(x)):
         return LossyCastError(
             f"NumPy has no dtype for a list of {' and '.join(sorted(names))} scalars.",
             each_rounded(x),
@@ -126,7 +126,7 @@ def why_no_number(
     x: Any, refuse: Callable[[str, Any, Any], ConversionError]
 ) -> ConversionError | None:
     """The error for the first element that is neither a number with a dtype nor ``None``."""
-    for path, leaf in leaves(x):
+    for path, leaf in leaves_with_paths(x):
         problem = _why_no_number(path, leaf, x, refuse)
         if problem is not None and leaf is not None:
             return problem
@@ -135,7 +135,7 @@ def why_no_number(
 
 def why_ragged(x: Any) -> str:
     """Which rows of numbers have unequal lengths; empty if none have."""
-    problem = _ragged(x, "x")
+    problem = _ragged_error(x, "x")
     return "" if problem is None else problem.message
 
 
@@ -145,7 +145,7 @@ def each_of(expression: str, x: Any) -> str:
     >>> each_of("float(number)", [[1, 2], [3, 4]])
     '[[float(number) for number in row] for row in x]'
     """
-    depth = max((place.count("[") for place, _ in leaves(x)), default=len(shape_of(x)))
+    depth = max((place.count("[") for place, _ in leaves_with_paths(x)), default=len(shape_of(x)))
     if not depth:
         return expression.replace("number", "x")
     rows = ["x", *("row" for _ in range(depth - 1))]
@@ -160,10 +160,10 @@ def each_rounded(x: Any, path: str = "") -> Hint | None:
     Integers that are larger than every float stay as they are, and so does what stands among many
     other things.
     """
-    deepest = {place.count("[") for place, _ in leaves(x)}
+    deepest = {place.count("[") for place, _ in leaves_with_paths(x)}
     if len(deepest) > 1:
         return STAYS_AS_IT_IS  # no one loop reaches all of them
-    numbers_in = [leaf for _, leaf in leaves(x)]
+    numbers_in = [leaf for _, leaf in leaves_with_paths(x)]
     is_complex = any(isinstance(leaf, (complex, np.complexfloating)) for leaf in numbers_in)
     name = "complex" if is_complex else "float"
     expression = f"{name}(number)"
@@ -226,13 +226,13 @@ def _why_no_number(
             each_rounded(x, path),
         )
     if leaf is None:
-        return UnsupportedTypeError(f"None at {path} is not a number.", _filled(x))
+        return UnsupportedTypeError(f"None at {path} is not a number.", _hint_for_none(x))
     return refuse(path, leaf, x)
 
 
-def _filled(x: Any) -> Hint:
+def _hint_for_none(x: Any) -> Hint:
     """The hint for None in a list of numbers; with other things there, that each is converted."""
-    numbers_in = [leaf for _, leaf in leaves(x) if leaf is not None]
+    numbers_in = [leaf for _, leaf in leaves_with_paths(x) if leaf is not None]
     large = any(
         isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in numbers_in
     )
@@ -265,7 +265,7 @@ def _scalar_hint(path: str, leaf: Any, x: Any) -> Hint | None:
         return each_rounded(x, path)
     if leaf.dtype.kind not in "mM":
         return None
-    scalars = [scalar for _, scalar in leaves(x)]
+    scalars = [scalar for _, scalar in leaves_with_paths(x)]
     alike = all(isinstance(scalar, np.generic) for scalar in scalars)
     if (
         alike
@@ -280,7 +280,7 @@ def _scalar_hint(path: str, leaf: Any, x: Any) -> Hint | None:
     return Hint(hints.code(code), ", a count of units")
 
 
-def described(path: str) -> UnsupportedTypeError:
+def refuse_description(path: str) -> UnsupportedTypeError:
     """The error for a `TensorInfo` among numbers or tensors."""
     return UnsupportedTypeError(
         f"The TensorInfo at {path} describes a tensor, and has no values.",
@@ -288,13 +288,13 @@ def described(path: str) -> UnsupportedTypeError:
     )
 
 
-def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
+def _ragged_error(x: Any, path: str, depth: int = 0) -> ConversionError | None:
     """The error for the first row with another length, or ``None`` if all have the same."""
     if not isinstance(x, ROWS) or not len(x) or depth > DEEPEST:
         return None
     for index, element in enumerate(x):
         if isinstance(element, TensorInfo):  # a tuple, but not a row
-            return described(f"{path}[{index}]")
+            return refuse_description(f"{path}[{index}]")
     lengths = [length_of(element) for element in x]
     for index, length in enumerate(lengths):
         if length != lengths[0]:
@@ -309,7 +309,7 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
     if lengths[0] is None:
         return None
     for index, element in enumerate(x):
-        ragged = _ragged(element, f"{path}[{index}]", depth + 1)
+        ragged = _ragged_error(element, f"{path}[{index}]", depth + 1)
         if ragged is not None:
             return ragged
     return _ragged_across(x, path)
@@ -340,7 +340,7 @@ APART = Hint(hints.tree(), ", which converts each")
 STAYS_AS_IT_IS = Hint(hints.tree(), ", which leaves it as it is")
 
 
-def _padded(zero: int) -> Hint:
+def _hint_to_pad(zero: int) -> Hint:
     return Hint(hints.listed(pad=zero), ", which pads them")
 
 
@@ -380,7 +380,7 @@ def at_member(error: ConversionError, path: str) -> ConversionError:
         message = inside
     hint = error.advice
     # The rows of one member are not those of `x`.
-    if hint == _padded(0):
+    if hint == _hint_to_pad(0):
         hint = APART
     elif hint is not None and hint != STAYS_AS_IT_IS:
         hint = hint.at(path)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.named_tuple import NamedTuple
 from ..host import casts, subnormals
-from ..host.extensions import extension
+from ..host.extensions import c_extension
 from ..host.numpy_dtypes import numpy_dtype, of_numpy
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ __all__ = [
     "UNSIGNED",
     "WIDE",
     "Exact",
-    "alike",
     "apart",
     "are_exact",
-    "exact",
+    "exact_dtype",
+    "exact_if_alike",
     "expected_of",
     "fill",
     "found_among",
@@ -57,7 +57,7 @@ __all__ = [
     "look",
     "mask_of",
     "measure",
-    "opened",
+    "opened_levels",
     "pad",
     "read",
     "read_part",
@@ -127,7 +127,7 @@ TYPES = {expected.dtype: kind for kind, expected in EXPECTED.items()}
 
 
 @cache
-def exact(flags: int) -> Exact | None:
+def exact_dtype(flags: int) -> Exact | None:
     """The dtype that has numbers with these flags exactly; ``None`` if none may, or for no numbers.
 
     >>> exact(INT | FLOAT), exact(INT | LARGE | FLOAT)
@@ -149,10 +149,10 @@ def exact(flags: int) -> Exact | None:
     return Exact("bool", narrow=True)
 
 
-def alike(flags: int) -> Exact | None:
+def exact_if_alike(flags: int) -> Exact | None:
     """The exact dtype of numbers that are all of one type; otherwise ``None``."""
     if flags & KINDS in (BOOL, INT, FLOAT, COMPLEX):
-        return exact(flags)
+        return exact_dtype(flags)
     return None
 
 
@@ -205,7 +205,7 @@ FEW = 256
 _SMALLEST = 5e-324  # times 1.0 it is 0.0 where subnormals are flushed: see `subnormals`
 
 
-_extension = extension("sequences._fill")
+_extension = c_extension("sequences._fill")
 HAS_EXTENSION = _extension is not None
 
 
@@ -248,7 +248,7 @@ def expected_of(x: Any, head: Any) -> Exact | None:
     while isinstance(row, (list, tuple)) and row and row[0] is not head:
         row = row[0]
     if type(row) in (list, tuple):
-        return exact(look(row[:_FIRST]))
+        return exact_dtype(look(row[:_FIRST]))
     return EXPECTED.get(type(head))
 
 
@@ -271,7 +271,7 @@ def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
         if expected is None:
             return None
         array, flags = read_part(x, shape, expected.dtype, 0, shape[0])
-        seen = exact(flags)
+        seen = exact_dtype(flags)
         if seen is not None and seen.dtype == expected.dtype:
             return array, flags
         expected = seen
@@ -299,7 +299,7 @@ def _read_by_extension(
     return array, _extension.fill(array, _CODES[dtype], x, shape, start, stop)  # type: ignore[union-attr]
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def _read_by_numpy(
     x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int
 ) -> tuple[Array, int]:
@@ -308,7 +308,7 @@ def _read_by_numpy(
     part = x if stop - start == len(x) else x[start:stop]
     try:
         # If there is a tensor or a NumPy scalar among them, the sum is not a Python number.
-        plain = type(sum(opened(part, len(shape) - 1))) in PYTHON_NUMBERS
+        plain = type(sum(opened_levels(part, len(shape) - 1))) in PYTHON_NUMBERS
         if plain and len(x) == shape[0]:
             array = np.array(part)
         else:
@@ -322,7 +322,7 @@ def _read_by_numpy(
     if (
         array.dtype.kind in "fc"
         and not are_exact(array)
-        and int in set(map(type, opened(part, len(shape) - 1)))
+        and int in set(map(type, opened_levels(part, len(shape) - 1)))
     ):
         flags |= LARGE
     if array.dtype == wanted:
@@ -395,7 +395,7 @@ else:
     apart = _apart_by_extension
 
 
-def opened(x: Any, levels: int) -> Any:
+def opened_levels(x: Any, levels: int) -> Any:
     """Iterate over the rows or elements that are `levels` levels down."""
     for _ in range(levels):
         x = chain.from_iterable(x)
@@ -412,7 +412,7 @@ def with_types(flags: int, x: Any, depth: int) -> int:
     """
     if _extension is not None:
         return flags
-    kinds = set(map(type, opened(x, depth - 1)))
+    kinds = set(map(type, opened_levels(x, depth - 1)))
     if kinds <= PYTHON_NUMBERS:
         return (flags & ~KINDS) | sum(map(_FLAGS.__getitem__, kinds))
     return DOUBT
@@ -464,7 +464,7 @@ def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) 
     wanted = of_numpy(result.dtype) or ""
     if _extension is None or not is_filled(dtype, wanted, check):
         return DOUBT
-    return _fill(result, _CODES[wanted], x, shape)
+    return _fill_by_extension(result, _CODES[wanted], x, shape)
 
 
 def _measure_by_extension(lists: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -564,14 +564,14 @@ def is_padded_as(dtype: str, wanted: str, check: str) -> bool:
     return dtype == wanted or (_extension is not None and is_filled(dtype, wanted, check))
 
 
-def _nothing(_: object) -> None:
+def _read_nothing(_: object) -> None:
     """What is not read becomes nothing."""
 
 
 def list_reader(
     dtypes: Mapping[type, str],
     allocate: Callable[[int, np.dtype[Any]], Array] = np.empty,
-    otherwise: Callable[[list[Any]], Array | None] = _nothing,
+    otherwise: Callable[[list[Any]], Array | None] = _read_nothing,
 ) -> Callable[[list[Any]], Array | None]:
     """A function that reads a list of numbers into an array; gives ``None`` for an unusual list.
 
@@ -587,7 +587,7 @@ def list_reader(
     def read(x: list[Any]) -> Array | None:
         kind: Any = type(x[0]) if x else None
         if len(x) >= FEW:
-            likely = exact(look(x[:_FIRST]))
+            likely = exact_dtype(look(x[:_FIRST]))
             if likely is None:
                 kind = None
             else:
@@ -661,7 +661,7 @@ _NANS = struct.pack(
 
 
 @cache
-@subnormals.kept
+@subnormals.with_subnormals
 def _are_cast_alike(wanted: str) -> bool:
     """Whether the extension gives the same 16-bit floats as a cast, which is tested once.
 
@@ -677,14 +677,16 @@ def _are_cast_alike(wanted: str) -> bool:
 @cache
 def _all_within(dtype: str, *, narrow: bool) -> frozenset[int]:
     """The flags that numbers of a dtype can have; if `narrow`, without numbers beyond float32."""
-    every = ((flags, exact(flags)) for flags in range(MISFIT) if not (narrow and flags & BEYOND))
+    every = (
+        (flags, exact_dtype(flags)) for flags in range(MISFIT) if not (narrow and flags & BEYOND)
+    )
     return frozenset(flags for flags, seen in every if seen is not None and seen.dtype == dtype)
 
 
 _INTEGERS = frozenset(name for name in _CODES if "int" in name)
 
 
-@subnormals.kept
-def _fill(*arguments: Any) -> int:
+@subnormals.with_subnormals
+def _fill_by_extension(*arguments: Any) -> int:
     flags: int = _extension.fill(*arguments)  # type: ignore[union-attr]
     return flags

@@ -12,8 +12,16 @@ from ..errors import ConversionError, LossyCastError, ShapeError
 from ..host import casts, memory, subnormals
 from ..host.numpy_dtypes import numpy_dtype, of_numpy
 from . import numbers
-from .diagnostics import DEEPEST, ROWS, each_rounded, leaves, length_of, shape_of, why_unreadable
-from .numbers import PYTHON_NUMBERS, opened
+from .diagnostics import (
+    DEEPEST,
+    ROWS,
+    each_rounded,
+    leaves_with_paths,
+    length_of,
+    shape_of,
+    why_unreadable,
+)
+from .numbers import PYTHON_NUMBERS, opened_levels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,9 +39,9 @@ __all__ = [
     "Read",
     "Wanted",
     "element_types",
-    "first",
+    "first_element",
     "is_number",
-    "narrowest",
+    "narrowest_dtype",
     "read",
     "read_into",
     "refuse_rounded_integers",
@@ -114,10 +122,10 @@ class Chunks:
 
     def with_rows(self) -> Iterator[tuple[Index, Any, Array, int]]:
         """Iterate over indices, lists, arrays, and the flags of the numbers in each chunk."""
-        for index, rows, shape in _split(self.x, self.shape):
+        for index, rows, shape in _chunk_places(self.x, self.shape):
             start, stop = index[-1].start, index[-1].stop
             if self.copies:
-                own = _copied(rows[start:stop], len(shape))
+                own = _copied_lists(rows[start:stop], len(shape))
                 yield (
                     index,
                     own,
@@ -141,7 +149,7 @@ def read_into(
 
     Args:
         x: Nested sequences of numbers.
-        head: Their first element, as `reader.first` gives it.
+        head: Their first element, as `reader.first_element` gives it.
         decide: Gives what they become, by their shape and exact dtype.
         to_scalars: Makes nested lists from an array.
     """
@@ -174,7 +182,7 @@ def _read_as(
     if wanted.made == "array":
         result: Any = memory.compact(shape, numpy_dtype(wanted.dtype))
         flags = numbers.fill(result, expected.dtype, wanted.check, x, shape)
-        exact = numbers.exact(flags)
+        exact = numbers.exact_dtype(flags)
         if exact is not None and not (flags & numbers.MISFIT and exact.dtype == expected.dtype):
             if exact == expected:
                 again = wanted
@@ -188,7 +196,7 @@ def _read_as(
                 fits = again == wanted
             return (result if same and fits else None), exact
     elif wanted.made == "lists":
-        result = _hollow(shape)
+        result = _hollow_lists(shape)
     else:
         result = chunks
     return _read_chunks(wanted, result, chunks, expected, decide, to_scalars)
@@ -207,7 +215,7 @@ def _read_chunks(
         if seen < 0:
             return None, None
         flags |= seen & ~numbers.MISFIT
-        exact = numbers.exact(flags)
+        exact = numbers.exact_dtype(flags)
         if exact is None:
             return None, None
         if result is not None and not expected.holds(exact):
@@ -250,14 +258,14 @@ def _put_lists(
     if chunk.dtype != numpy_dtype(wanted.dtype):
         result[part] = to_scalars(casts.cast(chunk, wanted.dtype, wanted.check))
     else:
-        exact = numbers.alike(numbers.with_types(flags, rows, chunk.ndim))
+        exact = numbers.exact_if_alike(numbers.with_types(flags, rows, chunk.ndim))
         if exact is not None and exact.dtype == wanted.dtype:
             result[part] = rows
         else:
             result[part] = to_scalars(chunk)
 
 
-def _copied(rows: Any, depth: int) -> list[Any]:
+def _copied_lists(rows: Any, depth: int) -> list[Any]:
     """Copies of nested lists, with the same objects.
 
     Raises:
@@ -267,17 +275,17 @@ def _copied(rows: Any, depth: int) -> list[Any]:
         raise ShapeError("Rows of unequal lengths are no tensor.", None)
     if depth == 1:
         return list(rows)
-    return [_copied(row, depth - 1) for row in rows]
+    return [_copied_lists(row, depth - 1) for row in rows]
 
 
-def _hollow(shape: tuple[int, ...]) -> list[Any]:
+def _hollow_lists(shape: tuple[int, ...]) -> list[Any]:
     """Nested lists without elements, for the axes along which chunks are parts of rows."""
     if prod(shape[1:]) <= _CHUNK:
         return [None] * shape[0]
-    return [_hollow(shape[1:]) for _ in range(shape[0])]
+    return [_hollow_lists(shape[1:]) for _ in range(shape[0])]
 
 
-def _split(x: Any, shape: tuple[int, ...]) -> Iterator[tuple[Index, Any, tuple[int, ...]]]:
+def _chunk_places(x: Any, shape: tuple[int, ...]) -> Iterator[tuple[Index, Any, tuple[int, ...]]]:
     """The index of each chunk, the sequence that contains it, and the shape of that sequence.
 
     A chunk is several rows if rows are short, and part of a row if they are long.
@@ -292,7 +300,7 @@ def _split(x: Any, shape: tuple[int, ...]) -> Iterator[tuple[Index, Any, tuple[i
     if len(rows) != shape[0] or any(length_of(row) != shape[1] for row in rows):
         raise ShapeError("Rows of unequal lengths are no tensor.", None)
     for number, row in enumerate(rows):
-        for inside, part, length in _split(row, shape[1:]):
+        for inside, part, length in _chunk_places(row, shape[1:]):
             yield (number, *inside), part, length
 
 
@@ -304,7 +312,7 @@ def _split(x: Any, shape: tuple[int, ...]) -> Iterator[tuple[Index, Any, tuple[i
 _READABLE = (*PYTHON_NUMBERS, np.generic, *ROWS)
 
 
-def first(x: Any) -> tuple[Any, int]:
+def first_element(x: Any) -> tuple[Any, int]:
     """The first element that is not a sequence, or the empty sequence.
 
     Also the number of elements, if rows are equal.
@@ -358,7 +366,7 @@ class Others(NamedTuple):
 # -- numbers ------------------------------------------------------------------------------------
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
     """Numbers in a new array of their exact dtype (int64, uint64, float64 …).
 
@@ -369,7 +377,7 @@ def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
 
     Args:
         x: Nested sequences of numbers, or a number.
-        head: Its first element, as `first` gives it.
+        head: Its first element, as `first_element` gives it.
         others: What is done with elements that are no numbers.
 
     Raises:
@@ -378,14 +386,14 @@ def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
         LossyCastError: No dtype has all of these numbers.
     """
     numbers_read = numbers.read(x, head, shape_of(x))
-    exact = numbers.exact(numbers_read[1]) if numbers_read else None
+    exact = numbers.exact_dtype(numbers_read[1]) if numbers_read else None
     if numbers_read and exact:
         return numbers_read[0], exact.weak
     if isinstance(x, range):
         array = _read_range(x)
     else:
         array = _read_carefully(x, others)
-    return array, narrowest(array) if is_number(head) else None
+    return array, narrowest_dtype(array) if is_number(head) else None
 
 
 def _read_carefully(x: Any, others: Others) -> Array:
@@ -452,10 +460,10 @@ def _types_within(x: Any, depth: int) -> set[type]:
     level, kinds = 0, set(map(type, x))
     while level < depth - 1 and all(issubclass(kind, ROWS) for kind in kinds):
         level += 1
-        kinds = set(map(type, opened(x, level)))
+        kinds = set(map(type, opened_levels(x, level)))
     rest = depth - level - 1
     if rest and any(issubclass(kind, ROWS) for kind in kinds):
-        for row in opened(x, level):
+        for row in opened_levels(x, level):
             if isinstance(row, ROWS):
                 kinds |= _types_within(row, rest)
     return kinds
@@ -465,7 +473,7 @@ def _read_exactly(x: Any, array: Array, others: Others) -> Array:
     """The array; integers rounded in it are read again as integers, which may raise."""
     if _has_only_integers(x):
         # As Python integers, because NumPy's would wrap around instead of raising.
-        integers = [int(number) for _, number in leaves(x)]
+        integers = [int(number) for _, number in leaves_with_paths(x)]
         try:
             whole: Array = np.array(integers, np.uint64).reshape(array.shape)
         except (OverflowError, ValueError):
@@ -481,7 +489,7 @@ def refuse_rounded_integers(x: Any, among: str = "floats") -> None:
     Raises:
         LossyCastError: There is one.
     """
-    for path, number in leaves(x):
+    for path, number in leaves_with_paths(x):
         if isinstance(number, (int, np.integer)) and not _is_float64(int(number)):
             raise LossyCastError(
                 f"The integer at {path} stands among {among}, and float64 cannot hold it.",
@@ -499,15 +507,15 @@ def _is_float64(number: int) -> bool:
 def _has_only_integers(x: Any) -> bool:
     return all(
         isinstance(number, (int, np.integer)) and not isinstance(number, bool)
-        for _, number in leaves(x)
+        for _, number in leaves_with_paths(x)
     )
 
 
-def narrowest(array: Array) -> str:
+def narrowest_dtype(array: Array) -> str:
     """The narrowest ordinary dtype with the range of Python numbers read into an array."""
     name = of_numpy(array.dtype) or ""
     if array.size and name in numbers.EXACT:
-        exact = numbers.exact(numbers.found_in(array))
+        exact = numbers.exact_dtype(numbers.found_in(array))
     else:
         exact = None
     if exact is None:

@@ -57,7 +57,7 @@ class ElementFormat(NamedTuple):
         return self.itemsize // 2 if self.kind == "complex" else self.itemsize
 
 
-def _floats() -> list[ElementFormat]:
+def _float_formats() -> list[ElementFormat]:
     rows = [
         ("float4_e2m1fn", 2, 1, 1, "finite"),
         ("float6_e2m3fn", 2, 3, 1, "finite"),
@@ -80,19 +80,19 @@ def _floats() -> list[ElementFormat]:
     ]
 
 
-def _formats() -> dict[str, ElementFormat]:
+def _all_formats() -> dict[str, ElementFormat]:
     rows = [ElementFormat("bool", "bool", 1, 1)]
     for bits in (2, 4, 8, 16, 32, 64):
         rows.append(ElementFormat(f"int{bits}", "int", max(bits // 8, 1), bits))
         rows.append(ElementFormat(f"uint{bits}", "uint", max(bits // 8, 1), bits))
-    rows += _floats()
+    rows += _float_formats()
     rows.append(ElementFormat("float8_e8m0fnu", "float", 1, 8, 8, 0, 127, "scale"))
     for name, part in (("complex64", rows[-3]), ("complex128", rows[-2])):
         rows.append(part._replace(name=name, kind="complex", itemsize=2 * part.itemsize))
     return {row.name: row for row in rows}
 
 
-FORMATS: dict[str, ElementFormat] = _formats()
+FORMATS: dict[str, ElementFormat] = _all_formats()
 """Every dtype that some framework knows, by its canonical name."""
 
 
@@ -124,7 +124,7 @@ def decode(dtype: str, content: bytes) -> list[Any]:
         return [complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
     if row.kind == "float" and row.bits >= 32:
         return list(struct.unpack(f"={len(content) // row.itemsize}{code}", content))
-    return [numbers(dtype, pattern) for pattern in _split(content, row.itemsize)]
+    return [numbers(dtype, pattern) for pattern in _split_content(content, row.itemsize)]
 
 
 def encode(dtype: str, values: list[Any]) -> bytes:
@@ -144,7 +144,7 @@ def encode(dtype: str, values: list[Any]) -> bytes:
     return struct.pack(f"={len(values)}{_NATIVE[dtype]}", *values)
 
 
-def _split(content: bytes, itemsize: int) -> list[int]:
+def _split_content(content: bytes, itemsize: int) -> list[int]:
     return list(struct.unpack(f"={len(content) // itemsize}{_CODES[itemsize]}", content))
 
 
@@ -158,10 +158,10 @@ def numbers(dtype: str, pattern: int) -> Any:
         return pattern
     if row.kind == "int":
         return pattern - (1 << row.bits) * (pattern >> (row.bits - 1))
-    return _float(row, pattern)
+    return _float_of_pattern(row, pattern)
 
 
-def _float(row: ElementFormat, pattern: int) -> float:
+def _float_of_pattern(row: ElementFormat, pattern: int) -> float:
     if row.specials == "scale":
         return nan if pattern == 0xFF else ldexp(1.0, pattern - row.bias)
     sign = -1.0 if pattern >> (row.bits - 1) else 1.0
@@ -191,7 +191,7 @@ def patterns(dtype: str, count: int) -> tuple[bytes, ...]:
     largest and the smallest.
     """
     row = FORMATS[dtype]
-    chosen = _specials(row)
+    chosen = _special_patterns(row)
     source = random.Random(dtype)  # noqa: S311 - it is not for cryptography
     width = 1 if row.kind == "bool" else row.bits
     while len(chosen) < 2 * count:
@@ -205,7 +205,7 @@ def patterns(dtype: str, count: int) -> tuple[bytes, ...]:
     return tuple(struct.pack(f"=2{code}", *pair) for pair in pairs)
 
 
-def _specials(row: ElementFormat) -> list[int]:
+def _special_patterns(row: ElementFormat) -> list[int]:
     if row.kind == "bool":
         return [1, 0, 0, 1, 1, 0]
     top = 1 << (row.bits - 1)
@@ -227,7 +227,7 @@ def _specials(row: ElementFormat) -> list[int]:
 def flip_sign(dtype: str, content: bytes, *, imaginary_only: bool = False) -> bytes:
     """The bytes of the negated numbers; with `imaginary_only`, of their conjugates."""
     row = FORMATS[dtype]
-    elements = _split(content, row.part)
+    elements = _split_content(content, row.part)
     start, step = (1, 2) if imaginary_only else (0, 1)
     elements[start::step] = [pattern ^ 1 << (row.bits - 1) for pattern in elements[start::step]]
     return struct.pack(f"={len(elements)}{_CODES[row.part]}", *elements)
@@ -249,10 +249,10 @@ def nested(dtype: str, shape: tuple[int, ...], content: bytes) -> Any:
         return flat[0]
     for length in reversed(shape[1:]):
         if not length:
-            return _hollow(shape)
+            return _hollow_list(shape)
         flat = [flat[at : at + length] for at in range(0, len(flat), length)]
     return flat
 
 
-def _hollow(shape: tuple[int, ...]) -> Any:
-    return [] if not shape or not shape[0] else [_hollow(shape[1:]) for _ in range(shape[0])]
+def _hollow_list(shape: tuple[int, ...]) -> Any:
+    return [] if not shape or not shape[0] else [_hollow_list(shape[1:]) for _ in range(shape[0])]

@@ -52,7 +52,7 @@ def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(strides[: len(shape)])
 
 
-def _geometries(size: int) -> dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]]:
+def _geometries_of(size: int) -> dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]]:
     """For each layout, its offset, shape and strides, for elements of this size."""
     shape = (4, 6)
     rows, columns = compact_strides(shape, size)
@@ -74,7 +74,7 @@ def _geometries(size: int) -> dict[str, tuple[int, tuple[int, ...], tuple[int, .
     }
 
 
-LAYOUTS = tuple(_geometries(1))
+LAYOUTS = tuple(_geometries_of(1))
 """The names of the layouts of host memory."""
 
 
@@ -87,7 +87,7 @@ def image(layout: str, dtype: str) -> Image:
     ((4, 6), (-12, 2), 36)
     """
     itemsize = FORMATS[dtype].itemsize
-    offset, shape, strides = _geometries(itemsize)[layout]
+    offset, shape, strides = _geometries_of(itemsize)[layout]
     places = [
         offset + sum(at * step for at, step in zip(index, strides, strict=True))
         for index in product(*map(range, shape))
@@ -105,15 +105,15 @@ def addresses(place: Place) -> set[int]:
 
     .. versionadded:: 0.1
     """
-    return {start + byte for start in _starts(place) for byte in range(place.itemsize)}
+    return {start + byte for start in _element_addresses(place) for byte in range(place.itemsize)}
 
 
 def read(place: Place) -> bytes:
     """The elements' bytes in C order, read from memory by address."""
-    return b"".join(ctypes.string_at(start, place.itemsize) for start in _starts(place))
+    return b"".join(ctypes.string_at(start, place.itemsize) for start in _element_addresses(place))
 
 
-def _starts(place: Place) -> list[int]:
+def _element_addresses(place: Place) -> list[int]:
     """The address of each element, in C order."""
     starts = [place.address]
     for length, step in zip(place.shape, place.strides, strict=True):

@@ -88,18 +88,18 @@ def verdict(
         return Verdict(None, shares, sample.writable, hazard=sample.file, identical=sample.plain)
     if sample.empty:
         return newly_allocated._replace(writable=target.memory.writable if copy else None)
-    possible = _possible(sample, place, source, target)
+    possible = _memory_usable(sample, place, source, target)
     if copy is False:
         # `copy=False` does not allow writes to a tensor that requires grad; its user has to call
         # `detach`.
         refused = sample.requires_grad and target.memory.writable and not target.memory.read_only
         return (
-            _shared(sample, place, target)
+            _must_share(sample, place, target)
             if possible and not refused
             else Verdict(CopyRequiredError)
         )
-    if copy is None and possible and _permitted(sample, target):
-        return _shared(sample, place, target)
+    if copy is None and possible and _sharing_permitted(sample, target):
+        return _must_share(sample, place, target)
     return newly_allocated
 
 
@@ -124,30 +124,30 @@ def _has_int32(name: str) -> bool:
     return row.kind == "int" and row.bits >= 32
 
 
-def _permitted(sample: Sample, target: Capabilities) -> bool:
+def _sharing_permitted(sample: Sample, target: Capabilities) -> bool:
     """Whether memory is shared with ``copy=None``: neither side can break the other's promise."""
     if not target.memory.writable:
         return not sample.mutable
     return target.memory.read_only or (sample.writable and not sample.requires_grad)
 
 
-def _shared(sample: Sample, place: Place | None, target: Capabilities) -> Verdict:
+def _must_share(sample: Sample, place: Place | None, target: Capabilities) -> Verdict:
     written = sample.writable and not sample.requires_grad
     if not target.memory.writable:
         return Verdict(None, True, False, hazard=sample.mutable)
     if target.memory.read_only:
-        return Verdict(None, True, written and not _repeats(place), hazard=sample.file)
+        return Verdict(None, True, written and not _has_repeats(place), hazard=sample.file)
     return Verdict(None, True, True, hazard=sample.file or not written)
 
 
-def _repeats(place: Place | None) -> bool:
+def _has_repeats(place: Place | None) -> bool:
     """Whether several elements share memory, so that one write would change all of them."""
     return place is not None and any(
         length > 1 and not step for length, step in zip(place.shape, place.strides, strict=True)
     )
 
 
-def _possible(
+def _memory_usable(
     sample: Sample, place: Place | None, source: Capabilities, target: Capabilities
 ) -> bool:
     """Whether the target can use this memory at all."""

@@ -137,12 +137,12 @@ def groups(backend: str | None = None, *, paths: bool = False) -> list[Group]:
         for source in all_witnesses.values()
         for target in all_witnesses.values()
         if backend in (None, source.name, target.name)
-        for mode in _modes(source, target)
+        for mode in _modes_of_pair(source, target)
         for layout in source.layouts
     ]
 
 
-def _modes(source: Witness, target: Witness) -> tuple[str, ...]:
+def _modes_of_pair(source: Witness, target: Witness) -> tuple[str, ...]:
     """The settings of one of the two frameworks under which to check."""
     return source.modes if source.modes != ("",) else target.modes
 
@@ -205,7 +205,7 @@ def _outcomes_of(
                 stack.enter_context(witness.mode(group.mode))
         for dtype in dtypes:
             for copy in copies:
-                outcome = _judge(Cell(group, dtype, copy), source, target)
+                outcome = _judge_cell(Cell(group, dtype, copy), source, target)
                 if outcome is not None:
                     yield outcome
 
@@ -213,7 +213,7 @@ def _outcomes_of(
 # -- one cell -----------------------------------------------------------------------------------
 
 
-def _judge(cell: Cell, source: Witness, target: Witness) -> Outcome | None:
+def _judge_cell(cell: Cell, source: Witness, target: Witness) -> Outcome | None:
     """The outcome of one conversion; ``None`` if the source has no such tensor.
 
     A witness that cannot look is a finding too: a result that is wrong may not be readable, and the
@@ -341,7 +341,7 @@ class _Case:
             self.wrong("gradient", f"requires_grad must be {self.keeps_gradient}")
         content = target.content(result)
         if content != self.expected:
-            self.wrong("values", _difference(self.dtype, content, self.expected))
+            self.wrong("values", _first_difference(self.dtype, content, self.expected))
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -352,7 +352,10 @@ class _Case:
         if place is None:
             return
         if self.must.shares:
-            if (place.address, _steps(place)) != (self.place.address, _steps(self.place)):
+            if (place.address, _significant_strides(place)) != (
+                self.place.address,
+                _significant_strides(self.place),
+            ):
                 self.wrong("address", f"memory must be shared: {self.place} and {place}")
         elif addresses(place) & addresses(self.place):
             self.wrong("address", f"memory must not be shared: {self.place} and {place}")
@@ -422,21 +425,21 @@ class _Case:
         place = target.place(result)
         if place is not None and self.sample.content:
             planned = Place(place.address, claims.shape, claims.strides, place.itemsize)
-            if _steps(planned) != _steps(place):
+            if _significant_strides(planned) != _significant_strides(place):
                 self.wrong("plan", f"claims strides {claims.strides}, they are {place.strides}")
             is_known = self.must.shares or declared.memory.alignment > 1
             if is_known and claims.misalignment != place.address % 64:
                 self.wrong("plan", f"claims address % 64 == {claims.misalignment}")
 
 
-def _steps(place: Place) -> tuple[int, ...]:
+def _significant_strides(place: Place) -> tuple[int, ...]:
     """The strides of the axes with more than one element."""
     return tuple(
         step for length, step in zip(place.shape, place.strides, strict=True) if length > 1
     )
 
 
-def _difference(dtype: str, given_bits: object, expected: object) -> str:
+def _first_difference(dtype: str, given_bits: object, expected: object) -> str:
     """Where two contents differ: the first element, as a number and as bytes."""
     if not isinstance(given_bits, bytes) or not isinstance(expected, bytes):
         return f"{given_bits!r} instead of {expected!r}"

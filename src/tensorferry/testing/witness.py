@@ -217,7 +217,7 @@ _brought: dict[str, Witness] = {}
 
 
 @cache
-def _own() -> dict[str, Witness]:
+def _own_witnesses() -> dict[str, Witness]:
     from . import frameworks as package
 
     names = [
@@ -244,7 +244,7 @@ outside: EntryPoints[Witness] = EntryPoints(
     "tensorferry.witnesses",
     "witness",
     known=lambda: _brought,
-    own=_own,
+    own=_own_witnesses,
     make=_witness_of_entry_point,
     keep=lambda witness: _brought.setdefault(witness.name, witness),
     lock=threading.RLock(),
@@ -261,7 +261,7 @@ def witnesses() -> dict[str, Witness]:
     .. versionadded:: 0.1
     """
     outside.search()
-    return {**_own(), **_brought, **_added}
+    return {**_own_witnesses(), **_brought, **_added}
 
 
 def add_witness(witness: Witness) -> None:

@@ -69,14 +69,14 @@ def start(
 
     .. versionadded:: 0.1
     """
-    from .begin import begin
+    from .begin import begin_transfer
     from .target import Target
 
     target = Target.of(
         start, to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce
     )
     try:
-        return begin(x, target)
+        return begin_transfer(x, target)
     except ConversionError as error:
         error.complete_hint(registry.caller("start", target_of(to, like)))
         raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.devices import HOST
 from ..devices.streams import Landed, SideStreams, events_of
-from .target import landed, places_of, tensors_in
+from .target import landed_result, places_of, tensors_in
 from .transfer import Transfer
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ..trees.program import PreparedTree
     from .target import Target
 
-__all__ = ["begin"]
+__all__ = ["begin_transfer"]
 
 
-def begin(x: Any, target: Target) -> Transfer:
+def begin_transfer(x: Any, target: Target) -> Transfer:
     """Plan a conversion, and begin it.
 
     Raises:
@@ -35,14 +35,16 @@ def begin(x: Any, target: Target) -> Transfer:
     future: Future[Landed] = Future()
     long = next(filter(_takes_long, pending.plans), None)
     if long is None:
-        _settle(future, lambda: Landed(pending.run()))
+        _settle_future(future, lambda: Landed(pending.run()))
         return Transfer(future)
     sources, places = places_of(pending.plans)
     before = events_of(sources)
     context = copy_context()
 
     def work(streams: SideStreams) -> None:
-        _settle(future, lambda: context.run(_run, pending, streams, places, before))
+        _settle_future(
+            future, lambda: context.run(_run_on_streams, pending, streams, places, before)
+        )
 
     if long.result.device != HOST:
         end = long.result
@@ -60,7 +62,7 @@ def _takes_long(plan: Plan) -> bool:
     return any(step.path == "bus" or step.verb == "wait" for step in plan.steps)
 
 
-def _run(
+def _run_on_streams(
     pending: PreparedTree,
     streams: SideStreams,
     places: Sequence[StreamPlace],
@@ -74,10 +76,10 @@ def _run(
         finish = getattr(backend, "wait", None)
         if finish is not None and backend.describe(tensor).device != HOST:
             finish(tensor)
-    return landed(value, after)
+    return landed_result(value, after)
 
 
-def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
+def _settle_future(future: Future[Landed], do: Callable[[], Landed]) -> None:
     """Put the result, or the error, into a future."""
     try:
         result = do()

@@ -20,7 +20,7 @@ from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..devices.streams import Landed, SideStreams, events_of
 from ..errors import ConversionError, frames_of_ours
-from .target import landed, places_of
+from .target import landed_result, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -70,7 +70,7 @@ class Converter:
         )
         self._before = ()
         self._let_source_wait(batch, pending.plans, sources, after)
-        return landed(value, after)
+        return landed_result(value, after)
 
     def _let_source_wait(
         self,
@@ -87,7 +87,7 @@ class Converter:
         for reached in after:
             if reached.place in sources:
                 reached.place.current.wait_for(reached.event)
-        for reached, tensors in landed(batch, after).parts if sources else ():
+        for reached, tensors in landed_result(batch, after).parts if sources else ():
             for tensor in tensors:
                 self._streams.of(reached.place).uses(tensor)
 

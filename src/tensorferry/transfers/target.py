@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from ..typing import Leaves, Unknown
 
 
-__all__ = ["Target", "landed", "places_of", "tensors_in"]
+__all__ = ["Target", "landed_result", "places_of", "tensors_in"]
 
 
 # -- where results lie -----------------------------------------------------------------------------
 
 
-def _place(framework: str, device: str) -> StreamPlace | None:
+def _stream_place(framework: str, device: str) -> StreamPlace | None:
     backend = registry.backend_named(framework)
     if backend.loaded:
         stream = backend.current_stream(device)
@@ -52,13 +52,15 @@ def _place(framework: str, device: str) -> StreamPlace | None:
     return StreamPlace(backend, stream.device)
 
 
-def _places(infos: Iterable[TensorInfo]) -> tuple[StreamPlace, ...]:
+def _stream_places(infos: Iterable[TensorInfo]) -> tuple[StreamPlace, ...]:
     names = dict.fromkeys(
         (info.framework, info.device)
         for info in infos
         if info.device != HOST and info.abstract is None
     )
-    return tuple(dict.fromkeys(place for name in names if (place := _place(*name)) is not None))
+    return tuple(
+        dict.fromkeys(place for name in names if (place := _stream_place(*name)) is not None)
+    )
 
 
 def places_of(plans: Sequence[Plan]) -> tuple[tuple[StreamPlace, ...], tuple[StreamPlace, ...]]:
@@ -68,14 +70,14 @@ def places_of(plans: Sequence[Plan]) -> tuple[tuple[StreamPlace, ...], tuple[Str
     is written to.
     """
     sources, targets = (
-        _places(plan.source for plan in plans),
-        _places(plan.result for plan in plans),
+        _stream_places(plan.source for plan in plans),
+        _stream_places(plan.result for plan in plans),
     )
-    current = _places(plan.result for plan in plans if ":" not in plan.result.device)
+    current = _stream_places(plan.result for plan in plans if ":" not in plan.result.device)
     return sources, tuple(dict.fromkeys(reversed((*sources, *targets, *current))))[::-1]
 
 
-def landed(value: Any, after: Sequence[PlaceEvent]) -> Landed:
+def landed_result(value: Any, after: Sequence[PlaceEvent]) -> Landed:
     """A result, with the tensors of each place that has an event to wait for."""
     events = dict(after)
     parts: dict[StreamPlace, list[Any]] = defaultdict(list)

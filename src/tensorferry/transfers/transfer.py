@@ -91,7 +91,7 @@ class Transfer:
         if not self._future.done():
             loop = asyncio.get_running_loop()
             complete = loop.create_future()
-            self._future.add_done_callback(lambda _: _tell(loop, complete))
+            self._future.add_done_callback(lambda _: _wake_task(loop, complete))
             yield from complete.__await__()
         return self.result()
 
@@ -104,7 +104,7 @@ class Transfer:
         return f"<Transfer: failed with {type(error).__name__}>"
 
 
-def _tell(loop: Any, complete: Any) -> None:
+def _wake_task(loop: Any, complete: Any) -> None:
     """Wake the awaiting task, unless its loop is closed or it was cancelled."""
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(lambda: complete.done() or complete.set_result(None))

@@ -266,7 +266,7 @@ def _verify(
                 conversion: Any = group.conversion
                 x = leaves[index] if original is None else original(leaves[index])
                 each = run.prepare(x, conversion, None if outs is None else outs[index])
-            run.verify(each, results[index])
+            run.verify_result(each, results[index])
 
 
 def _put(results: list[Any], indices: Indices, values: list[Any]) -> None:
@@ -312,7 +312,7 @@ class BusGroup(NamedTuple):
             sizes += [nbytes[index] for index in indices]
             widths += [_itemsize(parts[number].recipe, step)] * len(indices)
         if self.is_packed:
-            whole = packing.places(sizes, widths, self._alignment(parts))[1]
+            whole = packing.packed_offsets(sizes, widths, self._alignment(parts))[1]
         else:
             whole = sum(sizes)
         first, step, _ = self.members[0]

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.layout import size_text
 from ..core.named_tuple import NamedTuple
-from ..planning.pictures.canvas import GUTTER, Canvas, clean, fitted
-from ..planning.pictures.html import both_widths, change, code, page, table, warned
-from ..planning.pictures.memory import bar, blocks_of, memory_kind, touched
+from ..planning.pictures.canvas import GUTTER, Canvas, fitted_lines, xml_text
+from ..planning.pictures.html import (
+    both_widths,
+    code_block,
+    html_page,
+    html_table,
+    source_and_result,
+    warnings_of,
+)
+from ..planning.pictures.memory import blocks_of, draw_bar, memory_kind, touched_bytes
 from ..planning.step import WAYS
 
 if TYPE_CHECKING:
@@ -238,17 +245,21 @@ def leaves_page(
         return _picture(memories, width)
 
     rows = [
-        (code(each.path), change(each.plan.source, each.plan.result), clean(each.what))
+        (
+            code_block(each.path),
+            source_and_result(each.plan.source, each.plan.result),
+            xml_text(each.what),
+        )
         for each in leaves[:_ROWS]
     ]
-    parts = [f"<p><b>{clean(head)}</b></p>", both_widths(draw) if memories else ""]
-    parts.append(table(("leaf", "what it is", "what happens"), rows) if rows else "")
+    parts = [f"<p><b>{xml_text(head)}</b></p>", both_widths(draw) if memories else ""]
+    parts.append(html_table(("leaf", "what it is", "what happens"), rows) if rows else "")
     if len(leaves) > _ROWS:
         parts.append(f"<p>… and {len(leaves) - _ROWS:,} more leaves: see .plans</p>")
-    parts += [f"<p>{clean(str(note))}</p>" for note in notes[:_ROWS]]
+    parts += [f"<p>{xml_text(str(note))}</p>" for note in notes[:_ROWS]]
     if len(notes) > _ROWS:
         parts.append("<p>… and more: print() counts them</p>")
-    return page([*parts, warned(warnings)])
+    return html_page([*parts, warnings_of(warnings)])
 
 
 def _memories(leaves: Sequence[Any]) -> dict[str, list[Any]]:
@@ -265,7 +276,7 @@ def _picture(memories: dict[str, list[Any]], width: Literal[64, 32]) -> str:
     canvas = Canvas(width)
     shown = list(memories.values())[:_DRAWN]
     sides = [info for leaves in shown for info in (leaves[0].plan.source, leaves[0].plan.result)]
-    spans = [touched(info).span for info in sides if _is_block(info)]
+    spans = [touched_bytes(info).span for info in sides if _is_block(info)]
     size = blocks_of(max(spans, default=1), width)
     canvas.lines(
         f"Each block is {size_text(size)}." if spans else "There are no bytes.", "quiet", 10
@@ -297,7 +308,7 @@ def _draw(canvas: Canvas, leaves: list[Any], size: int) -> None:
         )
         return
     _side(canvas, plan.source, "source", size)
-    for line in fitted(_carried(leaves[0]), canvas.right - GUTTER - 24):
+    for line in fitted_lines(_carried(leaves[0]), canvas.right - GUTTER - 24):
         canvas.y += 18
         canvas.text(GUTTER + 24, canvas.y - 5, line)
     x, y = GUTTER + 8, canvas.y - 16
@@ -319,7 +330,7 @@ def _carried(leaf: Any) -> str:
 
 def _side(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
     if _is_block(info):
-        bar(canvas, info, kind, size)
+        draw_bar(canvas, info, kind, size)
         return
     many = info.shape[0] if info.shape else 1
     words = {

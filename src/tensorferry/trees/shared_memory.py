@@ -12,7 +12,7 @@ from ..backends import registry
 from ..core.devices import HOST
 from ..core.dtypes import find
 from ..core.info import TensorInfo
-from ..core.layout import ALIGNMENT, spans
+from ..core.layout import ALIGNMENT, byte_span
 from ..core.named_tuple import NamedTuple
 from ..core.request import OVERLAPS, Request
 from ..errors import UnsupportedTypeError
@@ -319,7 +319,7 @@ def is_broadcast(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 def reach_of(info: TensorInfo) -> tuple[int, int]:
     """How many bytes a tensor reaches before, and from, its address."""
-    return spans(info.shape, info.strides, find(info.dtype).itemsize)
+    return byte_span(info.shape, info.strides, find(info.dtype).itemsize)
 
 
 def converted_together(group: Cluster, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
@@ -394,7 +394,11 @@ def written_over(
     overwritten = set()
     for pair in _touching([_span(index, *at) for index, at in places.items() if at[0].size]):
         first, second = sorted(pair)
-        if second < 0 or second == ~first or not memory.overlap(*places[first], *places[second]):
+        if (
+            second < 0
+            or second == ~first
+            or not memory.share_a_byte(*places[first], *places[second])
+        ):
             continue
         if first < 0:
             overwritten.add(~first)

@@ -493,9 +493,9 @@ class Structure:
 @cache
 def _walks() -> Any:
     """The extension that takes trees of a known structure apart; ``None`` if there is none."""
-    from ..host.extensions import extension  # here, because many processes have no trees
+    from ..host.extensions import c_extension  # here, because many processes have no trees
 
-    return extension("trees._walks")
+    return c_extension("trees._walks")
 
 
 def are_different(objects: list[Any], places: list[int] | None) -> bool:

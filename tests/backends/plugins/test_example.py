@@ -131,7 +131,7 @@ def test_what_the_page_shows_for_speed(strict, monkeypatch):
     ferry.to_numpy(first)  # now its framework is loaded
     backend = registry.backend_named("array_api_strict")
     monkeypatch.setattr(backend, "quick", quick_of_the_page()(backend))
-    recipes.forget()
+    recipes.forget_recipes()
     with verifying(False):
         assert ferry.to_numpy(first, copy=True).tolist() == [1.5, 1.5]
         with monkeypatch.context() as patch:
@@ -140,7 +140,7 @@ def test_what_the_page_shows_for_speed(strict, monkeypatch):
         away = strict.ones(2, device=strict.Device("device1"))
         with pytest.raises(ferry.UnsupportedTypeError, match="device1"):
             ferry.to_numpy(away, copy=True)
-    recipes.forget()
+    recipes.forget_recipes()
 
 
 def test_the_code_of_its_plans_can_be_pasted(strict):

@@ -68,7 +68,7 @@ def open_view(x: object, array: Array, kind: Kind) -> tuple[TensorInfo, Any]:
     Raises:
         UnsupportedTypeError: Its dtype is not supported.
     """
-    return _info_of(array, kind), memory.keeping(array, x)
+    return _info_of(array, kind), memory.view_keeping(array, x)
 
 
 def _info_of(array: Array, kind: Kind) -> TensorInfo:
@@ -354,14 +354,14 @@ def _failed(x: object, name: str, error: Exception) -> UnsupportedTypeError:
 
 
 def _over_dlpack(x: Any) -> tuple[TensorInfo, Any]:
-    capsule = dlpack.take(x)
+    capsule = dlpack.take_array(x)
     kind = kind_with(kind_of(x), by_dlpack=True)
     if capsule.versioned:
         if capsule.copied:
             return open_copy(capsule.array, kind)
         return open_view(x, capsule.array, kind)
     # An export without a version cannot say whether it is a copy.
-    return open_if_shared(x, capsule.array, kind, lambda: dlpack.take(x).array)
+    return open_if_shared(x, capsule.array, kind, lambda: dlpack.take_array(x).array)
 
 
 def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ... import hints
 from ...columns import interface
 from ...columns.column import Column, Refused
-from ...columns.layouts import asked_of, column_of, fields
+from ...columns.layouts import asked_of, column_of, fields_as_spans
 from ...columns.objects import objects_in
 from ...core.kinds import Kind, kind_with
 from ...errors import UnsupportedTypeError
@@ -89,7 +89,7 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     Raises:
         UnsupportedTypeError: It gives no Arrow data, or two columns with the same name.
     """
-    kind, chunks = interface.read(x)
+    kind, chunks = interface.read_chunks(x)
     if kind.format != "+s" or kind.extension:
         if hasattr(x, "__arrow_c_array__"):
             alone = hints.code("pa.array(x)")
@@ -99,7 +99,7 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     columns: dict[object, ArrowColumn] = {}
     # A table has no nulls of its own.
     has_nulls = hasattr(x, "__arrow_c_array__") and any(chunk.null_count for chunk in chunks)
-    for child, spans in fields(kind, chunks):
+    for child, spans in fields_as_spans(kind, chunks):
         if child.name in columns:
             raise UnsupportedTypeError(
                 f"This {type(x).__name__} has two columns of the name {child.name!r}, "

@@ -150,7 +150,7 @@ class ArrayLikeQuick(Quick[ArrayLikeBackend]):
         known = known_class(type(tensors[0]))
         if known is None or known.together is None or not memory.can_join():
             return None
-        return memory.joined(list(map(known.together.read, tensors)))
+        return memory.joined_array(list(map(known.together.read, tensors)))
 
 
 QUICK = ArrayLikeQuick

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.info import TensorInfo
-from ...core.layout import packed_strides, spans
+from ...core.layout import byte_span, packed_strides
 from ...core.signature import COMPACT
 from ...errors import UnsupportedTypeError, an
 from ...host import casts, memory, packing
 from ...host.dlpack import UNIFIED, DlpackExport
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
-from ...planning.rules import agrees
+from ...planning.rules import frameworks_agree
 from .. import registry
 from ..base import Backend
 from ..quick import Quick
@@ -142,7 +142,7 @@ class CupyBackend(Backend):
         if (
             not check
             and CAPABILITIES.dtypes.casts_on_device(before, dtype)
-            and agrees(before, dtype)
+            and frameworks_agree(before, dtype)
         ):
             kind = numpy_dtype(dtype)
             with x.device:
@@ -193,7 +193,7 @@ class CupyBackend(Backend):
             taken = self.cupy.asarray(x)
         if not taken.size:
             return taken
-        low, high = spans(taken.shape, taken.strides, taken.itemsize)
+        low, high = byte_span(taken.shape, taken.strides, taken.itemsize)
         block = self.cuda.UnownedMemory(
             taken.data.ptr + low, high - low, (taken, x), taken.device.id
         )
@@ -255,7 +255,7 @@ class CupyBackend(Backend):
             parts, _ = packing.lay_out(packed, [x.strides for x in packed], alignment)
             filling = cache(lambda nbytes: self.cupy.zeros(nbytes, np.uint8))
             return self.cupy.concatenate(
-                packing.joined([self._flat(x) for x in packed], parts, filling)
+                packing.joined_bytes([self._flat(x) for x in packed], parts, filling)
             ), parts
 
     def unpack(self, packed: Any, layout: Any) -> list[Any]:

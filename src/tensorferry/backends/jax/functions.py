@@ -24,7 +24,7 @@ import numpy as np
 
 from ... import hints
 from ...core import dtypes
-from ...core.derivations import Jvp, Vjp, Vmap, chosen, derived
+from ...core.derivations import Jvp, Vjp, Vmap, apply_rules, of_chosen
 from ...errors import LossyCastError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import subnormals
@@ -82,7 +82,7 @@ class JaxInner(Inner):
         """Functions that are derived from a jitted function are jitted too."""
         if not rules:
             return flat.plain
-        native = derived(flat, rules, {Vjp: _vjp, Jvp: _jvp, Vmap: _vmap})
+        native = apply_rules(flat, rules, {Vjp: _vjp, Jvp: _jvp, Vmap: _vmap})
         return jax.jit(native) if _is_jitted(flat) else native  # type: ignore[no-any-return]
 
     def shapes(self, flat: TensorFunction, specs: Sequence[Spec]) -> Sequence[Spec]:
@@ -132,7 +132,7 @@ def _vjp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
 
     def gradients(*tensors: Any) -> Sequence[Any]:
         inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
-        _, pull = jax.vjp(chosen(function, inputs, rule), *(inputs[index] for index in rule.wrt))
+        _, pull = jax.vjp(of_chosen(function, inputs, rule), *(inputs[index] for index in rule.wrt))
         return tuple(jnp.conj(x) for x in pull(tuple(jnp.conj(x) for x in cotangents)))
 
     return gradients
@@ -143,7 +143,7 @@ def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
         inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = tuple(inputs[index] for index in rule.wrt)
         pushed: Sequence[Any] = jax.jvp(
-            chosen(function, inputs, rule), primals, tuple(input_tangents)
+            of_chosen(function, inputs, rule), primals, tuple(input_tangents)
         )[1]
         return pushed
 
@@ -193,7 +193,7 @@ def _supported(function: Function, specs: Sequence[Spec]) -> list[Spec]:
     shapes = []
     for shape, name in specs:
         if function.flat.source.dtype:
-            fitting = dtypes.fit(name, held)
+            fitting = dtypes.fitting_dtype(name, held)
         else:
             fitting = name
         if fitting is None or fitting not in held:
@@ -279,7 +279,7 @@ def _filling_function(
         want = [name for _, name in specs]
     else:
         want = None
-    return subnormals.unflushed(function.filler(want))
+    return subnormals.unflushed_callback(function.filler(want))
 
 
 def _returning_callback(

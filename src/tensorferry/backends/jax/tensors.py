@@ -18,7 +18,7 @@ from ...errors import DeviceError, UnsupportedTypeError
 from ...hints import Hint
 from ...host import casts, dlpack, memory
 from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
-from ...planning.rules import agrees
+from ...planning.rules import frameworks_agree
 from .. import registry
 from ..base import Backend, DeviceParts
 from ..nodes import Node, entry_of
@@ -242,7 +242,7 @@ class JaxBackend(Backend):
         here = (
             not check
             and self.capabilities.dtypes.casts_on_device(before, dtype)
-            and agrees(before, dtype)
+            and frameworks_agree(before, dtype)
         )
         if not isinstance(x, self.tracer) and not here:
             return self.jax.device_put(

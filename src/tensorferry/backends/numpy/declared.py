@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Code, Declared
-from ...core.dtypes import DTYPES, ORDINARY, casting_scale, cuts_off, find, is_misrounded, width
+from ...core.dtypes import (
+    DTYPES,
+    ORDINARY,
+    casting_scale,
+    cuts_off,
+    find,
+    is_misrounded,
+    value_bits,
+)
 from ...core.layout import AXES
 from ...core.names import EXCHANGE_NUMBERS
 
@@ -115,7 +123,7 @@ def _casts(source: str, dtype: str) -> bool:
     if "float8_e8m0fnu" in pair:
         return "bfloat16" in pair
     if pair <= _SMALL or (pair & _SMALL and _version("ml_dtypes", "0.6") < (0, 6)):
-        return find(source).kind == find(dtype).kind and width(source) < width(dtype)
+        return find(source).kind == find(dtype).kind and value_bits(source) < value_bits(dtype)
     return "float6_e2m3fn" not in pair or not pair & {"int4", "uint4"}
 
 

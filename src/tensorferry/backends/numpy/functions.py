@@ -290,12 +290,10 @@ def _jvp(flat: TensorFunction, rule: Jvp) -> Callable[..., Sequence[Any]]:
 
     def tangents(*arrays: Any) -> Sequence[Any]:
         parts = _Arguments(flat, rule, arrays)
-        pushed = jvp(
+        moved = jvp(
             parts.primals, parts.like_inputs(_spread(parts.derivatives, rule.wrt, parts.inputs))
         )
-        return parts.read(
-            "jvp", pushed, parts.like_outputs(parts.outputs), parts.outputs, rule.outs
-        )  # type: ignore[no-any-return]
+        return parts.read("jvp", moved, parts.like_outputs(parts.outputs), parts.outputs, rule.outs)  # type: ignore[no-any-return]
 
     return tangents
 

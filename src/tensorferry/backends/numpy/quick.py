@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.layout import spans
+from ...core.layout import byte_span
 from ...core.signature import COMPACT, layout_of, places_by
 from ...host import casts, memory
 from ...host.numpy_dtypes import NAMES
@@ -116,7 +116,7 @@ class NumpyQuick(Quick[NumpyBackend]):
             if alignment <= dtype.alignment:
                 places_by_signature[dtype, rank, COMPACT, 0, flags] = places
                 continue
-            addresses = memory.addresses([tensors[place] for place in places])
+            addresses = memory.first_addresses([tensors[place] for place in places])
             for at, some in places_by([address & (alignment - 1) for address in addresses]).items():
                 places_by_signature[dtype, rank, COMPACT, at, flags] = [
                     places[index] for index in some
@@ -142,20 +142,20 @@ class NumpyQuick(Quick[NumpyBackend]):
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
     ) -> tuple[Sequence[int] | Array, Sequence[int] | Array]:
-        facts = memory.facts(tensors) if compact and len(tensors) > _FEW else None
+        facts = memory.array_facts(tensors) if compact and len(tensors) > _FEW else None
         if facts is not None:
             itemsizes = np.array([tensors[first].itemsize for first in facts.firsts])
             nbytes = facts.sizes * itemsizes[facts.groups]
             return facts.addresses, facts.addresses + nbytes
-        starts = memory.addresses(tensors)
+        starts = memory.first_addresses(tensors)
         if compact:
             return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
         starts, ends = [], []
-        for x, at in zip(tensors, memory.addresses(tensors), strict=True):
+        for x, at in zip(tensors, memory.first_addresses(tensors), strict=True):
             if x.flags.forc:
                 low, high = 0, x.nbytes
             else:
-                low, high = spans(x.shape, x.strides, x.itemsize)
+                low, high = byte_span(x.shape, x.strides, x.itemsize)
             starts.append(at + low)
             ends.append(at + high)
         return starts, ends
@@ -177,7 +177,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         return self.likeness(tensors[0]) if alike else None
 
     def join(self, tensors: Sequence[Any]) -> Array | None:
-        return memory.joined(tensors) if tensors[0].dtype in NAMES else None
+        return memory.joined_array(tensors) if tensors[0].dtype in NAMES else None
 
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
         alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
@@ -222,7 +222,7 @@ class NumpyQuick(Quick[NumpyBackend]):
 
 def _alike(tensors: Sequence[Any]) -> Mapping[Any, Sequence[int]] | None:
     """Positions of arrays by dtype, number of axes and flags; ``None`` for others, or empty ones."""
-    facts = memory.facts(tensors) if len(tensors) > _FEW else None
+    facts = memory.array_facts(tensors) if len(tensors) > _FEW else None
     if facts is None:
         if type(tensors[0]) is not np.ndarray or not all(map(_SIZE, tensors)):
             return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import hints
-from ...core.dtypes import common
+from ...core.dtypes import common_dtype
 from ...core.info import TensorInfo
 from ...core.kinds import kind_named
 from ...core.layout import compact_strides
@@ -154,13 +154,13 @@ class NumpyBackend(Backend):
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
         """Stack arrays of equal shapes into one of `shape`, in the dtype that has all their values."""
-        result = memory.joined(tensors)
+        result = memory.joined_array(tensors)
         if result is not None:
             return result.reshape(shape)
         inner = tensors[0].shape
         names = {of_numpy(dtype) or "" for dtype in {array.dtype for array in tensors}}
         if len(names) > 1:
-            result = memory.compact((len(tensors), *inner), numpy_dtype(common(names)))
+            result = memory.compact((len(tensors), *inner), numpy_dtype(common_dtype(names)))
             for index, array in enumerate(tensors):
                 casts.copy_into(result[index : index + 1], array[np.newaxis])
             return result.reshape(shape)
@@ -202,7 +202,7 @@ class NumpyBackend(Backend):
         casts.check_values(x, dtype, check)
         return x
 
-    narrow, span = staticmethod(memory.narrow), staticmethod(memory.span)
+    narrow, span = staticmethod(memory.first_along), staticmethod(memory.span_view)
 
     def read_only(self, x: Array) -> Array:
         """A read-only view."""

@@ -26,7 +26,7 @@ from ...columns.column import (
     ColumnCode,
     Ragged,
     Refused,
-    decoded,
+    code_for_images,
     is_number,
 )
 from ...columns.dates import counts_of, dates_in
@@ -39,7 +39,7 @@ from ...core.names import EXCHANGE
 from ...errors import ConversionError, UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import memory
-from ...host.memory import gather
+from ...host.memory import gather_rows
 from ...host.numpy_dtypes import of_numpy
 from ...sequences import reader
 from .. import lists, registry
@@ -62,7 +62,7 @@ __all__ = ["CODE", "WRITTEN", "first_of", "found_in_objects", "of_text", "reads_
 CODE = {
     LIST: ColumnCode("x.tolist()"),
     STORAGE: ColumnCode("x.astype(pd.ArrowDtype(x.dtype.pyarrow_dtype.storage_type))"),
-    DECODED: decoded("tolist"),
+    DECODED: code_for_images("tolist"),
     WITHOUT_NULLS: WITHOUT_NULLS._replace(code="x.dropna()"),
     FIELDS: FIELDS._replace(code="x.struct.explode()"),
     WORDS: WORDS._replace(code='x.astype("category").cat.codes'),
@@ -302,7 +302,7 @@ def _deep(values: list[Any]) -> Found:
             why = "has numbers of no common dtype"
         return Refused(why, CODE[LIST])
     try:
-        array, _ = lists.read(values, reader.first(values)[0])
+        array, _ = lists.read(values, reader.first_element(values)[0])
     except ConversionError as error:
         return Refused(f"holds lists that are no tensor. {_with_rows(error)}", CODE[LIST])
     return _column(array, np.zeros(0, bool))
@@ -419,7 +419,7 @@ class PandasBackend(ColumnBackend):
             if by_rows:
                 write_columns(result, [*enumerate(columns)])
                 return result
-            gather(columns, result)
+            gather_rows(columns, result)
             turned: Array = result.T
             return turned
 

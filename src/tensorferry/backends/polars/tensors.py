@@ -17,7 +17,7 @@ from ...columns.column import (
     Column,
     ColumnCode,
     Refused,
-    decoded,
+    code_for_images,
     is_number,
 )
 from ...columns.pieces import Piece
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CODE = {
     LIST: ColumnCode("x.to_list()"),
     STORAGE: ColumnCode("x.ext.storage()"),
-    DECODED: decoded("to_list"),
+    DECODED: code_for_images("to_list"),
     WITHOUT_NULLS: WITHOUT_NULLS._replace(code="x.drop_nulls()"),
     FIELDS: FIELDS._replace(code="x.struct.unnest()"),
     WORDS: WORDS._replace(code="x.cast(pl.Categorical).to_physical()"),

@@ -118,7 +118,7 @@ def _no_signature(_: Any) -> None:
 @cache
 def _exact() -> Mapping[int, numbers.Exact]:
     """The exact dtype of numbers of one type, by their flags."""
-    alike = ((flags, numbers.alike(flags)) for flags in range(numbers.MISFIT))
+    alike = ((flags, numbers.exact_if_alike(flags)) for flags in range(numbers.MISFIT))
     return {
         flags: exact for flags, exact in alike if exact is not None and exact.dtype in numbers.TYPES
     }
@@ -182,7 +182,7 @@ def _read_again(x: Any, dtype: str) -> Array:
         return x
     if type(x) is reader.NewArray:
         return x.array
-    return casts.cast(lists.read(x, reader.first(x)[0])[0], dtype, "value")
+    return casts.cast(lists.read(x, reader.first_element(x)[0])[0], dtype, "value")
 
 
 def _from_list(x: Any) -> Any:

@@ -137,7 +137,7 @@ class PythonBackend(Backend):
         if members is not None:
             return self._opened_together(members, opening)
         target, request = opening.target, opening.request
-        first, size = reader.first(x)
+        first, size = reader.first_element(x)
         if (
             size > MANY
             and target is not None
@@ -274,7 +274,7 @@ def _numbers_info(shape: tuple[int, ...], name: str, weak: str | None) -> Tensor
     )
 
 
-@subnormals.kept
+@subnormals.with_subnormals
 def to_scalars(array: Array) -> Any:
     """Nested lists of Python scalars.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.derivations import Vjp, Vmap, chosen
+from ...core.derivations import Vjp, Vmap, of_chosen
 from ...errors import GradientError, UnsupportedTypeError
 from ...host import subnormals
 from .. import registry
@@ -202,7 +202,7 @@ def _vjp(
         some = [tf.identity(inputs[index]) for index in rule.wrt]
         with tf.GradientTape() as tape:
             tape.watch(some)
-            results = chosen(function, inputs, rule)(*some)
+            results = of_chosen(function, inputs, rule)(*some)
         gradients_of_some = tape.gradient(results, some, output_gradients=list(cotangents))
         if refuse_lost is not None and all(x is None for x in gradients_of_some):
             asked = [out for out, ct in zip(rule.outs, cotangents, strict=True) if _is_nonzero(ct)]
@@ -224,7 +224,7 @@ def _jvp(
         inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = [tf.identity(inputs[index]) for index in rule.wrt]
         with tf.autodiff.ForwardAccumulator(primals, list(input_tangents)) as forward:
-            results = chosen(function, inputs, rule)(*primals)
+            results = of_chosen(function, inputs, rule)(*primals)
         pushed = [forward.jvp(y) for y in results]
         absent = [out for out, y in zip(rule.outs, pushed, strict=True) if y is None]
         if refuse_lost is not None and absent:
@@ -401,7 +401,7 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
 def _host(function: Function, shapes: Sequence[tuple[int, ...]] | None) -> Callable[..., Any]:
     """The function that TensorFlow calls with concrete tensors."""
 
-    @subnormals.unflushed
+    @subnormals.unflushed_callback
     def host(*tensors: Any) -> Any:
         try:
             results = function.run(tensors, OUTER)

@@ -96,7 +96,7 @@ class TensorflowQuick(Quick[TensorflowBackend]):
         if not all(isinstance(x, self.backend.eager) for x in tensors):
             return None  # a variable's memory may be another one at each look
         arrays = list(map(self.backend.memory_of, tensors))
-        starts = memory.addresses(arrays)
+        starts = memory.first_addresses(arrays)
         return starts, [at + x.nbytes for x, at in zip(arrays, starts, strict=True)]
 
     def join(self, tensors: Sequence[Any]) -> Array | None:

@@ -18,7 +18,7 @@ from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, dlpack, memory
 from ...host.numpy_dtypes import numpy_dtype
-from ...planning.rules import agrees
+from ...planning.rules import frameworks_agree
 from .. import registry
 from ..base import Backend
 from ..nodes import Node
@@ -285,7 +285,7 @@ class TensorflowBackend(Backend):
             return self.tf.cast(x, self.dtypes[dtype])
         # With the device, because otherwise TensorFlow uses the first one.
         with self.tf.device(x.backing_device):
-            if not check and agrees(self.enums[x._datatype_enum()], dtype):
+            if not check and frameworks_agree(self.enums[x._datatype_enum()], dtype):
                 return self.tf.cast(x, self.dtypes[dtype])
             return self.tf.identity(
                 self.adopt(casts.cast(self.fetch(x), dtype, check, compact=True))

@@ -25,7 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import hints
-from ...core.derivations import Jvp, Vjp, Vmap, chosen
+from ...core.derivations import Jvp, Vjp, Vmap, of_chosen
 from ...errors import GradientError, UnsupportedTypeError
 from ...hints import Hint
 from .. import registry
@@ -471,9 +471,10 @@ def _by_transformations(
 def _vjp(function: Derived, rule: Vjp, is_first: bool) -> Derived:
     def gradients(*tensors: Any) -> Sequence[Any]:
         inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
-        watched = _noting(chosen(function, inputs, rule), rule, _has_graph) if is_first else None
+        only = of_chosen(function, inputs, rule)
+        watched = _noting(only, rule, _has_graph) if is_first else None
         with torch.inference_mode(False), torch.enable_grad():
-            differentiated = watched or chosen(function, inputs, rule)
+            differentiated = watched or only
             pulled: Any = torch.func.vjp(differentiated, *(inputs[index] for index in rule.wrt))
             pulled_back: Sequence[Any] = pulled[1](tuple(cotangents))
         return pulled_back
@@ -485,8 +486,9 @@ def _jvp(function: Derived, rule: Jvp, is_first: bool) -> Derived:
     def tangents(*tensors: Any) -> Sequence[Any]:
         inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = tuple(inputs[index] for index in rule.wrt)
-        watched = _noting(chosen(function, inputs, rule), rule, _has_tangent) if is_first else None
-        differentiated = watched or chosen(function, inputs, rule)
+        only = of_chosen(function, inputs, rule)
+        watched = _noting(only, rule, _has_tangent) if is_first else None
+        differentiated = watched or only
         pushed: Any = torch.func.jvp(differentiated, primals, tuple(input_tangents))
         return pushed[1]  # type: ignore[no-any-return]
 

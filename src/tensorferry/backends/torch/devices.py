@@ -14,8 +14,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...core.capabilities import DeviceFacts
-from ...core.devices import HOST, device_name, kind_of, meant
-from ...core.layout import ALIGNMENT, spans
+from ...core.devices import HOST, device_name, kind_of, meant_kind
+from ...core.layout import ALIGNMENT, byte_span
 from ...core.named_tuple import NamedTuple
 from ...core.signature import places_by
 from .declared import DECLARED
@@ -171,7 +171,7 @@ class Accelerators:
             self.torch.device(kind)
         except RuntimeError as error:
             known = re.search("one of ([a-z, ]+) device", str(error))
-            return meant(kind, known[1].split(", ") if known is not None else (HOST,))
+            return meant_kind(kind, known[1].split(", ") if known is not None else (HOST,))
         named = kind != HOST and self.module(kind) is None and self._works("empty", 0, device=kind)
         if named and self.torch.empty(0, device=kind).is_meta:
             return HOST
@@ -323,7 +323,7 @@ class PackedBuffers:
                 pieces, nbytes = [x.view(torch.uint8) for x in flat], sum(x.nbytes for x in flat)
             locked = partial(torch.empty, nbytes, dtype=torch.uint8, device=HOST, pin_memory=True)
             return torch.cat(
-                pieces, out=pinned.block(nbytes, locked, required=False) if lock else None
+                pieces, out=pinned.locked_block(nbytes, locked, required=False) if lock else None
             ), parts
 
     def _join(self, tensors: Sequence[Any], alignment: int) -> Joined | None:
@@ -382,7 +382,7 @@ def _pieces(
         return torch.zeros(nbytes, dtype=torch.uint8, device=tensors[0].device)
 
     return (
-        packing.joined([_flat(x).view(torch.uint8) for x in packed], parts, filling),
+        packing.joined_bytes([_flat(x).view(torch.uint8) for x in packed], parts, filling),
         parts,
         nbytes,
     )
@@ -454,4 +454,4 @@ def reach(x: Any) -> int:
     if x.is_contiguous():
         return x.nbytes  # type: ignore[no-any-return]
     itemsize = x.itemsize
-    return spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]
+    return byte_span(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]

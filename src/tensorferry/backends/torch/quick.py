@@ -17,7 +17,7 @@ from ...core.devices import HOST
 from ...core.dtypes import DLPACK_CODES, ORDINARY
 from ...core.signature import COMPACT, layout_of
 from ...host import memory
-from ...host.extensions import extension
+from ...host.extensions import c_extension
 from ...host.numpy_dtypes import numpy_dtype
 from .. import registry
 from ..fast_paths import NOT_ACCEPTED, made_when_called
@@ -44,7 +44,7 @@ __all__ = [
     "signature_in_python",
 ]
 
-_extension: Any = extension("backends.torch._tensors")
+_extension: Any = c_extension("backends.torch._tensors")
 _DTYPE, _REQUIRES_GRAD, _NBYTES = map(attrgetter, ("dtype", "requires_grad", "nbytes"))
 _IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
 _LARGEST = 16
@@ -400,9 +400,11 @@ def _move(backend: TorchBackend, device: str) -> Callable[[Any], Any]:
 
 
 def _cast_on_device(backend: TorchBackend, before: str, dtype: str) -> Callable[[Any], Any] | None:
-    from ...planning.rules import agrees  # here, because most processes have no other device
+    from ...planning.rules import (
+        frameworks_agree,  # here, because most processes have no other device
+    )
 
-    if not agrees(before, dtype):
+    if not frameworks_agree(before, dtype):
         return None
     to_dtype, cast, of_torch = backend.tensor.to, backend.cast, backend.dtypes[dtype]
 

@@ -446,9 +446,9 @@ class TorchBackend(Backend):
             return self._asked(x.to, self.dtypes[dtype])
         # Here, because a process that casts nothing needs neither.
         from ...host import casts
-        from ...planning.rules import agrees
+        from ...planning.rules import frameworks_agree
 
-        if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
+        if not x.is_cpu and not check and frameworks_agree(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
         if x.dim() > AXES:  # more than an array has, so that most of them are of length 1
             return self.cast(x.squeeze(), dtype, check).reshape(x.shape)
@@ -579,7 +579,7 @@ class TorchBackend(Backend):
 
     def narrow(self, x: Any, axes: Sequence[int]) -> Any:
         """A view of the first element along these axes, along which all elements share memory."""
-        return memory.narrow(x, axes)
+        return memory.first_along(x, axes)
 
     def span(self, x: Any, length: int) -> Any:
         """The memory that overlapping windows share, as a tensor of one axis."""
@@ -596,7 +596,7 @@ class TorchBackend(Backend):
         from .devices import spread
 
         def do(x: Any) -> Any:
-            part = self.resolve(memory.narrow(x, axes))
+            part = self.resolve(memory.first_along(x, axes))
             if first:
                 return spread(self.cast(part, dtype).to(device), x.shape)
             return spread(self.cast(part.to(device), dtype), x.shape)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 import numpy as np
 
 from ... import hints
-from ...core.dtypes import fit
+from ...core.dtypes import fitting_dtype
 from ...core.leaf_dtypes import DtypeRule, with_choice, with_others
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, FormatLimitError, LossyCastError, TreeError
@@ -708,7 +708,7 @@ def _other_dtypes(
 ) -> FileHint:
     """The hint for tensors with dtypes that it cannot hold."""
     own = {name: contents.tensors[name].dtype for name in lacking}
-    held = {dtype: fit(dtype, format.dtypes) for dtype in sorted(set(own.values()))}
+    held = {dtype: fitting_dtype(dtype, format.dtypes) for dtype in sorted(set(own.values()))}
     instead = {dtype: other for dtype, other in held.items() if other is not None}
     return FileHint(OtherDtypes(own, instead), Without(keys_of(contents, own)))
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...core.dtypes import find
 from ...core.layout import compact_strides
 from ...hints.named_tuple import NamedTuple
-from ...host.memory import compact, make_pages, paged, processors
+from ...host.memory import compact, make_pages, paged_array, processor_count
 from ...host.numpy_dtypes import numpy_dtype
 from .raw import mapped, read_fully
 
@@ -134,7 +134,7 @@ def read_ahead(
         MemoryError: There is no memory for them.
     """
     wanted = list(tensors)
-    threads = min(_MOST, processors())
+    threads = min(_MOST, processor_count())
     if threads < 2 or sum(stored.nbytes for stored in wanted) <= _ALONE:
         for group in _groups(wanted):
             yield from _begin(group, None).arrays
@@ -583,7 +583,7 @@ class InMemory(Stored):
 def new_array(shape: tuple[int, ...], dtype: str) -> Array:
     """New memory: aligned to 64 bytes, and if it is large to a page."""
     kind = numpy_dtype(dtype)
-    return (paged if prod(shape) * kind.itemsize >= PAGED else compact)(shape, kind)
+    return (paged_array if prod(shape) * kind.itemsize >= PAGED else compact)(shape, kind)
 
 
 def chunks(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:

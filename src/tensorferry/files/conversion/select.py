@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ... import hints
-from ...core.dtypes import DEFAULT, FIT, exact, find, fit
+from ...core.dtypes import DEFAULT, FIT, find, fitting_dtype, holds_exactly
 from ...core.leaf_dtypes import (
     DtypeRule,
     dtype_of_leaf,
@@ -127,7 +127,7 @@ class Recast(Stored):
 
     def _cast(self, block: Array, start: int) -> Array:
         source, target = find(self.inner.dtype), find(self.dtype)
-        if exact(source.name, target.name):
+        if holds_exactly(source.name, target.name):
             return cast(block, target.name)
         if (source.kind, target.kind) not in _ROUNDING:
             try:
@@ -702,5 +702,5 @@ def _casts(
         elif held is None:
             casts[name] = own
         else:
-            casts[name] = fit(own, held) or own
+            casts[name] = fitting_dtype(own, held) or own
     return casts

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...columns.column import Column
-from ...columns.interface import NUMBERS, read, type_in
+from ...columns.interface import NUMBERS, read_chunks, type_in
 from ...columns.layouts import column_of
 from ...core.dtypes import ORDINARY
 from ...errors import ConversionError, FileFormatError, FrameworkNotInstalledError, UnsafeFileError
@@ -139,7 +139,7 @@ def chunks_of(array: Any) -> Sequence[Chunk]:
         ValueError: It does not fit its type.
     """
     array.validate()
-    return read(array)[1]
+    return read_chunks(array)[1]
 
 
 def described(path: str, schema: Any, contents: Contents) -> list[tuple[int, str, Any]]:

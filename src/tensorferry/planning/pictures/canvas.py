@@ -9,7 +9,7 @@ from unicodedata import category, east_asian_width
 from ...core.named_tuple import NamedTuple
 from ..step import WAYS, Path
 
-__all__ = ["GUTTER", "STYLE", "WORDS", "Canvas", "Words", "clean", "fitted", "wide"]
+__all__ = ["GUTTER", "STYLE", "WORDS", "Canvas", "Words", "fitted_lines", "text_width", "xml_text"]
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ The colours are ``--ferry-shared``, ``-source``, ``-result``, ``-written``, ``-i
 """
 
 
-def clean(text: str) -> str:
+def xml_text(text: str) -> str:
     """A text without the characters that XML forbids: control characters and lone surrogates."""
     return escape(
         "".join(
@@ -186,21 +186,21 @@ _PIECES = re.compile(
 )
 
 
-def wide(text: str) -> float:
+def text_width(text: str) -> float:
     """The assumed width of a text."""
     return sum(_LETTER * (1.9 if east_asian_width(letter) in "WF" else 1) for letter in text)
 
 
-def fitted(text: str, width: float, lines: int = 3) -> list[str]:
+def fitted_lines(text: str, width: float, lines: int = 3) -> list[str]:
     """A text in at most `lines` lines of at most `width`; a longer text ends in an ellipsis."""
     pieces_of_line = [""]
     for piece in _PIECES.findall(" ".join(text.split())):
-        if wide(pieces_of_line[-1] + piece) <= width:
+        if text_width(pieces_of_line[-1] + piece) <= width:
             pieces_of_line[-1] += piece
             continue
         pieces_of_line.append("")
         for letter in piece.lstrip():
-            if pieces_of_line[-1] and wide(pieces_of_line[-1] + letter) > width:
+            if pieces_of_line[-1] and text_width(pieces_of_line[-1] + letter) > width:
                 pieces_of_line.append("")
             pieces_of_line[-1] += letter
     pieces_of_line = [line for line in pieces_of_line if line]
@@ -240,18 +240,18 @@ class Canvas:
         # Without ids, because the same picture may be on a page twice.
         return (
             f"<svg xmlns='http://www.w3.org/2000/svg' class='ferry-memory' role='img' "
-            f"aria-label='{clean(aloud)}' width='{self.width}' height='{self.y:g}' "
-            f"viewBox='0 0 {self.width} {self.y:g}'><title>{clean(title)}</title>"
-            f"<desc>{clean(told)}</desc>{style}{''.join(self.parts)}</svg>"
+            f"aria-label='{xml_text(aloud)}' width='{self.width}' height='{self.y:g}' "
+            f"viewBox='0 0 {self.width} {self.y:g}'><title>{xml_text(title)}</title>"
+            f"<desc>{xml_text(told)}</desc>{style}{''.join(self.parts)}</svg>"
         )
 
     def text(self, x: float, y: float, words: str, kind: str = "") -> None:
         """Add text at a position."""
         marked = f" class='{kind}'" if kind else ""
-        self.add(f"<text x='{x:g}' y='{y:g}'{marked}>{clean(words)}</text>")
+        self.add(f"<text x='{x:g}' y='{y:g}'{marked}>{xml_text(words)}</text>")
 
     def lines(self, words: str, kind: str = "", left: float = GUTTER) -> None:
         """Add text below the drawing so far, in as many lines as it needs."""
-        for line in fitted(words, self.right - left):
+        for line in fitted_lines(words, self.right - left):
             self.y += 16
             self.text(left, self.y - 4, line, kind)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...core.layout import size_text
 from ..step import WAYS
-from .canvas import STYLE, clean
-from .memory import picture
+from .canvas import STYLE, xml_text
+from .memory import memory_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from ..step import Step
 
 
-__all__ = ["both_widths", "change", "code", "page", "plan_page", "table", "warned"]
+__all__ = [
+    "both_widths",
+    "code_block",
+    "html_page",
+    "html_table",
+    "plan_page",
+    "source_and_result",
+    "warnings_of",
+]
 
 _PAGE = (
     ".ferry{font:14px/1.45 system-ui,sans-serif;max-width:60em;container-type:inline-size}"
@@ -46,7 +54,7 @@ _PAGE = (
 )
 
 
-def page(parts: Iterable[str]) -> str:
+def html_page(parts: Iterable[str]) -> str:
     """The HTML of a page, from its parts and the style that they need."""
     return f"<div class='ferry'><style>{_PAGE}{STYLE}</style>{''.join(parts)}</div>"
 
@@ -56,9 +64,9 @@ def both_widths(draw: Callable[[Literal[64, 32]], str]) -> str:
     return f"<figure class='wide'>{draw(64)}</figure><figure class='narrow'>{draw(32)}</figure>"
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """An HTML table. The last cell of each row is prose, which may be broken into lines."""
-    head = "".join(f"<th>{clean(head)}</th>" for head in heads)
+    head = "".join(f"<th>{xml_text(head)}</th>" for head in heads)
     lines = (
         "".join(f"<td>{cell}</td>" for cell in cells) + f"<td class='words'>{words}</td>"
         for *cells, words in rows
@@ -67,45 +75,45 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<div class='scroll' tabindex='0'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
-def code(text: str) -> str:
+def code_block(text: str) -> str:
     """Code as HTML."""
-    return f"<code>{clean(text)}</code>"
+    return f"<code>{xml_text(text)}</code>"
 
 
-def change(source: TensorInfo, result: TensorInfo) -> str:
+def source_and_result(source: TensorInfo, result: TensorInfo) -> str:
     """The source and the result in one line, which may be broken only between their parts."""
-    return f"{_values(source)} &rarr; {_values(result)}"
+    return f"{_spans_of_values(source)} &rarr; {_spans_of_values(result)}"
 
 
-def warned(warnings: Iterable[str]) -> str:
+def warnings_of(warnings: Iterable[str]) -> str:
     """The warnings of a plan."""
-    return "".join(f"<p class='warning'><b>Warning:</b> {clean(text)}</p>" for text in warnings)
+    return "".join(f"<p class='warning'><b>Warning:</b> {xml_text(text)}</p>" for text in warnings)
 
 
 def plan_page(plan: Plan, summary: str) -> str:
     """A plan as HTML: source and result, memory, and steps."""
 
     def draw(width: Literal[64, 32]) -> str:
-        return picture(plan, width=width, styled=False)
+        return memory_picture(plan, width=width, styled=False)
 
     rows = [
-        (str(number), code(step.code), _way(step), escape(step.why))
+        (str(number), code_block(step.code), _bytes_and_way(step), escape(step.why))
         for number, step in enumerate(plan.steps, 1)
     ]
     if rows:
-        steps = table(("", "step", "bytes", "why"), rows)
+        steps = html_table(("", "step", "bytes", "why"), rows)
     else:
         steps = "<p>Nothing to do: x is returned as it is.</p>"
-    head = f"<p><b>{change(plan.source, plan.result)}</b></p><p>{clean(summary)}</p>"
-    return page([head, both_widths(draw), steps, warned(plan.warnings)])
+    head = f"<p><b>{source_and_result(plan.source, plan.result)}</b></p><p>{xml_text(summary)}</p>"
+    return html_page([head, both_widths(draw), steps, warnings_of(plan.warnings)])
 
 
-def _values(info: TensorInfo) -> str:
+def _spans_of_values(info: TensorInfo) -> str:
     values = re.split(r", (?![^\[]*\])", str(info))
-    return ", ".join(f"<span class='value'>{clean(value)}</span>" for value in values)
+    return ", ".join(f"<span class='value'>{xml_text(value)}</span>" for value in values)
 
 
-def _way(step: Step) -> str:
+def _bytes_and_way(step: Step) -> str:
     if step.copies:
         return f"{size_text(step.bytes)} {WAYS[step.path]}"
     return "none move"

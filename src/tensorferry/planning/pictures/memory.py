@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from ...core.devices import HOST, kind_of
 from ...core.dtypes import find
 from ...core.layout import ALIGNMENT, size_text
-from .canvas import GUTTER, WORDS, Canvas, clean, fitted, wide
+from .canvas import GUTTER, WORDS, Canvas, fitted_lines, text_width, xml_text
 from .touched import Touched
 
 if TYPE_CHECKING:
@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from .canvas import Words
 
 
-__all__ = ["bar", "blocks_of", "ends", "memory_kind", "picture", "strip", "touched"]
+__all__ = [
+    "blocks_of",
+    "draw_bar",
+    "draw_strip",
+    "ends_on_canvas",
+    "memory_kind",
+    "memory_picture",
+    "touched_bytes",
+]
 
 
 # -- rows of bytes ---------------------------------------------------------------------------------
@@ -33,14 +41,14 @@ _DIGIT = 6.2
 """The assumed width of a digit."""
 
 
-def touched(info: TensorInfo) -> Touched:
+def touched_bytes(info: TensorInfo) -> Touched:
     """The bytes that a tensor with elements touches."""
     return Touched(info.shape, info.strides, find(info.dtype).itemsize)
 
 
-def ends(canvas: Canvas, info: TensorInfo) -> tuple[float, float]:
+def ends_on_canvas(canvas: Canvas, info: TensorInfo) -> tuple[float, float]:
     """Where the memory of a tensor begins and ends on the canvas."""
-    memory = touched(info)
+    memory = touched_bytes(info)
     base = (info.misalignment + memory.low) % ALIGNMENT
     first, last = divmod(base, canvas.columns), divmod(base + memory.span - 1, canvas.columns)
     if first[0] != last[0]:
@@ -48,7 +56,7 @@ def ends(canvas: Canvas, info: TensorInfo) -> tuple[float, float]:
     return canvas.left + first[1] * canvas.byte, canvas.left + (last[1] + 1) * canvas.byte
 
 
-def strip(canvas: Canvas, info: TensorInfo, kind: str, *, written: bool) -> None:
+def draw_strip(canvas: Canvas, info: TensorInfo, kind: str, *, written: bool) -> None:
     """Draw the memory of a tensor.
 
     Up to four 64-byte lines are drawn element by element. For more, the first line is, and below
@@ -60,7 +68,7 @@ def strip(canvas: Canvas, info: TensorInfo, kind: str, *, written: bool) -> None
         kind: The class of what is touched, which has the colour.
         written: Whether the first element is marked as written.
     """
-    memory = touched(info)
+    memory = touched_bytes(info)
     base = (info.misalignment + memory.low) % ALIGNMENT
     lines = -(-(base + memory.span) // ALIGNMENT)
     window = 0, base + memory.span
@@ -69,30 +77,30 @@ def strip(canvas: Canvas, info: TensorInfo, kind: str, *, written: bool) -> None
         window = line * ALIGNMENT, min((line + 1) * ALIGNMENT, base + memory.span)
         told = canvas.words.first_line.format(number=f"{line + 1:,}", count=f"{lines:,}")
         canvas.lines(told, "quiet")
-    _ruler(canvas)
-    _elements(canvas, memory, window, base, kind, written=written)
+    _draw_ruler(canvas)
+    _draw_elements(canvas, memory, window, base, kind, written=written)
     if lines > _EXACT_LINES:
         canvas.y += 2
-        _overview(canvas, memory, base, kind, written=written)
+        _draw_overview(canvas, memory, base, kind, written=written)
 
 
-def _ruler(canvas: Canvas) -> None:
+def _draw_ruler(canvas: Canvas) -> None:
     """Numbers above a row, with the unit in front."""
     canvas.y += 13
     unit, room = canvas.words.ruler, GUTTER - 6
-    if wide(unit) < room:
+    if text_width(unit) < room:
         canvas.text(room, canvas.y - 3, unit, "end ruler")
     else:
         squeezed = f"textLength='{room - 3}' lengthAdjust='spacingAndGlyphs'"
         canvas.add(
             f"<text x='{room}' y='{canvas.y - 3:g}' class='end ruler' "
-            f"{squeezed}>{clean(unit)}</text>"
+            f"{squeezed}>{xml_text(unit)}</text>"
         )
     for tick in range(0, canvas.columns + 1, 8):
         canvas.text(canvas.left + tick * canvas.byte, canvas.y - 3, str(tick), "mid ruler")
 
 
-def _rows(canvas: Canvas, first: int, last: int, marks: Mapping[int, str]) -> dict[int, float]:
+def _draw_rows(canvas: Canvas, first: int, last: int, marks: Mapping[int, str]) -> dict[int, float]:
     """Draw empty rows; gives the height of each."""
     tops, ticks = {}, []
     for row in range(first // canvas.columns, -(-last // canvas.columns)):
@@ -113,7 +121,7 @@ def _rows(canvas: Canvas, first: int, last: int, marks: Mapping[int, str]) -> di
     return tops
 
 
-def _elements(
+def _draw_elements(
     canvas: Canvas, memory: Touched, window: tuple[int, int], base: int, kind: str, *, written: bool
 ) -> None:
     """Rows of bytes with the elements that touch them, numbered in the order of reading."""
@@ -123,7 +131,7 @@ def _elements(
     else:
         last = window[1]
     rows = range(first // columns, -(-last // columns))
-    tops = _rows(canvas, first, last, {row: f"+{(row - rows[0]) * columns}" for row in rows})
+    tops = _draw_rows(canvas, first, last, {row: f"+{(row - rows[0]) * columns}" for row in rows})
     _lines_of_64(canvas, tops)
     elements = memory.elements(window[0] - base, window[1] - base)
     starts = sorted(elements or ())
@@ -134,17 +142,17 @@ def _elements(
             for at in range(window[0] - base, window[1] - base)
             if memory.count(at, at + 1)
         ]
-        _cells(canvas, cells, base, window, tops, kind)
+        _draw_cells(canvas, cells, base, window, tops, kind)
     else:
-        _cells(canvas, [(at, at + memory.itemsize) for at in starts], base, window, tops, kind)
-        _numbers(canvas, memory, elements, base, window, tops)
+        _draw_cells(canvas, [(at, at + memory.itemsize) for at in starts], base, window, tops, kind)
+        _draw_numbers(canvas, memory, elements, base, window, tops)
     if written:
-        _cells(
+        _draw_cells(
             canvas, [(memory.first, memory.first + memory.itemsize)], base, window, tops, "written"
         )
 
 
-def _pieces(
+def _pieces_by_row(
     canvas: Canvas, start: int, stop: int, window: tuple[int, int], tops: Mapping[int, float]
 ) -> list[tuple[float, float, float]]:
     """Where bytes are on the canvas, row by row: left, top and width."""
@@ -158,7 +166,7 @@ def _pieces(
     return pieces
 
 
-def _cells(
+def _draw_cells(
     canvas: Canvas,
     cells: Iterable[tuple[int, int]],
     base: int,
@@ -169,13 +177,13 @@ def _cells(
     drawn = [
         f"M{x + 0.5:g} {y + 1:g}h{wide - 1:g}v{_ROW - 2}h{1 - wide:g}z"
         for start, stop in cells
-        for x, y, wide in _pieces(canvas, base + start, base + stop, window, tops)
+        for x, y, wide in _pieces_by_row(canvas, base + start, base + stop, window, tops)
     ]
     if drawn:
         canvas.add(f"<path class='{kind}' d='{''.join(drawn)}'/>")
 
 
-def _numbers(
+def _draw_numbers(
     canvas: Canvas,
     memory: Touched,
     elements: Mapping[int, tuple[int, int]],
@@ -200,7 +208,7 @@ def _numbers(
     for at, label in labels.items():
         if elements[at][0] % pace == 0:
             x, y, wide = max(
-                _pieces(canvas, base + at, base + at + memory.itemsize, window, tops),
+                _pieces_by_row(canvas, base + at, base + at + memory.itemsize, window, tops),
                 key=lambda it: it[2],
             )
             if wide == room or len(label) * _DIGIT <= wide - 2:
@@ -222,7 +230,7 @@ def _lines_of_64(canvas: Canvas, tops: Mapping[int, float]) -> None:
     canvas.add(f"<path class='edge' d='{''.join(marks)}'/>")
 
 
-def _short(nbytes: float) -> str:
+def _short_size(nbytes: float) -> str:
     """A number of bytes, short enough for the room before a row."""
     for unit in ("", "K", "M", "G", "T", "P"):
         if nbytes < 1024 and (nbytes < 1000 or unit):
@@ -241,9 +249,9 @@ def blocks_of(nbytes: int, most: int, least: int = 1) -> int:
     return size
 
 
-def bar(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
+def draw_bar(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
     """Draw a tensor's memory as one row of equal blocks, filled by their share of touched bytes."""
-    memory = touched(info)
+    memory = touched_bytes(info)
     blocks = -(-memory.span // size)
     top = canvas.y + 2
     canvas.y += _BAR + 4
@@ -251,10 +259,10 @@ def bar(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
         f"<rect class='row' x='{canvas.left}' y='{top:g}' width='{blocks * canvas.byte}' "
         f"height='{_BAR}'/>"
     )
-    _fill(canvas, memory, 0, range(blocks), size, {0: top}, _BAR, kind)
+    _fill_blocks(canvas, memory, 0, range(blocks), size, {0: top}, _BAR, kind)
 
 
-def _overview(canvas: Canvas, memory: Touched, base: int, kind: str, *, written: bool) -> None:
+def _draw_overview(canvas: Canvas, memory: Touched, base: int, kind: str, *, written: bool) -> None:
     """Draw all memory in equal blocks, each filled by the share of its bytes that is touched."""
     size = blocks_of(base + memory.span, _BLOCKS, ALIGNMENT)
     blocks = -(-(base + memory.span) // size)
@@ -264,19 +272,19 @@ def _overview(canvas: Canvas, memory: Touched, base: int, kind: str, *, written:
         told = canvas.words.blocks_partly
     canvas.lines(told.format(size=size_text(size)), "quiet")
     columns = canvas.columns
-    tops = _rows(
+    tops = _draw_rows(
         canvas,
         0,
         blocks,
-        {row: _short(row * columns * size) for row in range(-(-blocks // columns))},
+        {row: _short_size(row * columns * size) for row in range(-(-blocks // columns))},
     )
-    _fill(canvas, memory, base, range(blocks), size, tops, _ROW, kind)
+    _fill_blocks(canvas, memory, base, range(blocks), size, tops, _ROW, kind)
     if written:
         block = (base + memory.first) // size
-        _cells(canvas, [(block, block + 1)], 0, (0, blocks), tops, "written")
+        _draw_cells(canvas, [(block, block + 1)], 0, (0, blocks), tops, "written")
 
 
-def _fill(
+def _fill_blocks(
     canvas: Canvas,
     memory: Touched,
     base: int,
@@ -310,7 +318,7 @@ _STEPS = 6
 """The most steps that are drawn."""
 
 
-def picture(
+def memory_picture(
     plan: Plan,
     *,
     width: Literal[64, 32] = 64,
@@ -363,13 +371,13 @@ def picture(
     told = _in_words(plan, words) + (
         "" if written is None else f" {_sentence_about_write(plan, written, words)}"
     )
-    return canvas.svg(_title(plan, words), told, styled=styled)
+    return canvas.svg(_picture_title(plan, words), told, styled=styled)
 
 
 # -- in words -----------------------------------------------------------------------------------
 
 
-def _title(plan: Plan, words: Words) -> str:
+def _picture_title(plan: Plan, words: Words) -> str:
     if plan.shares_memory:
         title = words.title_shared
     else:
@@ -386,15 +394,15 @@ def _in_words(plan: Plan, words: Words) -> str:
         if memory_kind(source) != "block":
             return words.told_same.format(writers=writers)
         return words.told_same_bytes.format(
-            bytes=words.bytes(touched(source).total), writers=writers
+            bytes=words.bytes(touched_bytes(source).total), writers=writers
         )
-    ways = words.then.join(_ways(plan, words))
+    ways = words.then.join(_ways_of_steps(plan, words))
     told = words.told_copied if ways else words.told_apart
-    sides = {"source": _whereabouts(source, words), "result": _whereabouts(result, words)}
+    sides = {"source": _memory_and_place(source, words), "result": _memory_and_place(result, words)}
     return told.format(**sides, ways=ways, writers=writers)
 
 
-def _ways(plan: Plan, words: Words) -> list[str]:
+def _ways_of_steps(plan: Plan, words: Words) -> list[str]:
     """For each step that copies: how many bytes, and by which path."""
     return [words.way(step.path, size_text(step.bytes)) for step in plan.steps if step.copies]
 
@@ -409,19 +417,19 @@ def _who_writes(plan: Plan, words: Words) -> str:
     return words.neither_writes
 
 
-def _whereabouts(info: TensorInfo, words: Words) -> str:
+def _memory_and_place(info: TensorInfo, words: Words) -> str:
     kind = memory_kind(info)
     memory = {"objects": words.objects, "values": words.values, "none": words.none}.get(kind)
     if memory is None:
         if kind == "block":
-            memory = words.bytes(touched(info).total)
+            memory = words.bytes(touched_bytes(info).total)
         else:
-            memory = _parts(info, words)
+            memory = _words_for_parts(info, words)
     return words.on.format(memory=memory, device=info.device)
 
 
-def _parts(info: TensorInfo, words: Words) -> str:
-    many = _count(info)
+def _words_for_parts(info: TensorInfo, words: Words) -> str:
+    many = _part_count(info)
     if many == 1:
         return words.one_part
     return words.part_count.format(count=f"{many:,}")
@@ -464,7 +472,7 @@ def memory_kind(info: TensorInfo) -> str:
     return "block"
 
 
-def _count(info: TensorInfo) -> int:
+def _part_count(info: TensorInfo) -> int:
     """How many parts a tensor is drawn as: its shards, or the elements of its first axis."""
     if info.shards > 1:
         return info.shards
@@ -483,7 +491,7 @@ class _Frame:
     def __enter__(self) -> None:
         self.top, self.at = self.canvas.y + 1, len(self.canvas.parts)
         self.canvas.y += 4
-        self.canvas.lines(_place(self.info, self.canvas.words), "quiet", 10)
+        self.canvas.lines(_words_for_place(self.info, self.canvas.words), "quiet", 10)
         self.canvas.y += 4
 
     def __exit__(self, *_: object) -> None:
@@ -496,7 +504,7 @@ class _Frame:
         self.canvas.y += 1
 
 
-def _place(info: TensorInfo, words: Words) -> str:
+def _words_for_place(info: TensorInfo, words: Words) -> str:
     if kind_of(info.device) == HOST:
         place = words.on_host
     else:
@@ -511,47 +519,47 @@ def _place(info: TensorInfo, words: Words) -> str:
 def _draw_shared(canvas: Canvas, plan: Plan, *, written: bool) -> None:
     """One block of memory between two names."""
     with _Frame(canvas, plan.source):
-        _name(canvas, "source", plan.source)
-        _bracket(canvas, plan.source, down=True)
-        _memory(canvas, plan.source, "shared", written=written)
-        _bracket(canvas, plan.source, down=False)
-        _name(canvas, "result", plan.result)
+        _write_name(canvas, "source", plan.source)
+        _draw_bracket(canvas, plan.source, down=True)
+        _draw_memory(canvas, plan.source, "shared", written=written)
+        _draw_bracket(canvas, plan.source, down=False)
+        _write_name(canvas, "result", plan.result)
 
 
 def _draw_apart(canvas: Canvas, plan: Plan, written: str | None) -> None:
     """Two blocks of memory, and what is copied from one to the other."""
     source, result = plan.source, plan.result
-    if _place(source, canvas.words) == _place(result, canvas.words):
+    if _words_for_place(source, canvas.words) == _words_for_place(result, canvas.words):
         with _Frame(canvas, source):
-            _side(canvas, "source", source, written=written == "source")
+            _draw_side(canvas, "source", source, written=written == "source")
             _draw_steps(canvas, plan)
-            _side(canvas, "result", result, written=written == "result")
+            _draw_side(canvas, "result", result, written=written == "result")
         return
     with _Frame(canvas, source):
-        _side(canvas, "source", source, written=written == "source")
+        _draw_side(canvas, "source", source, written=written == "source")
     _draw_steps(canvas, plan)
     with _Frame(canvas, result):
-        _side(canvas, "result", result, written=written == "result")
+        _draw_side(canvas, "result", result, written=written == "result")
 
 
-def _side(canvas: Canvas, name: str, info: TensorInfo, *, written: bool) -> None:
-    _name(canvas, name, info)
-    _memory(canvas, info, name, written=written)
+def _draw_side(canvas: Canvas, name: str, info: TensorInfo, *, written: bool) -> None:
+    _write_name(canvas, name, info)
+    _draw_memory(canvas, info, name, written=written)
 
 
-def _name(canvas: Canvas, name: str, info: TensorInfo) -> None:
+def _write_name(canvas: Canvas, name: str, info: TensorInfo) -> None:
     """Write which side it is, what tensor it is, and whether it can be written to."""
     words = canvas.words
     if _is_writable(info):
         mark, told = _PENCIL, words.may_write
     else:
         mark, told = _LOCK, words.read_only
-    x = canvas.right - max(round(wide(told)), 66)
+    x = canvas.right - max(round(text_width(told)), 66)
     side = words.source if name == "source" else words.result
     what = words.side.format(
         side=side, what=f"{info.framework} {info.kind} {info.dtype}{list(info.shape)}"
     )
-    for number, line in enumerate(fitted(what, x - GUTTER - 24)):
+    for number, line in enumerate(fitted_lines(what, x - GUTTER - 24)):
         canvas.y += 17
         canvas.text(GUTTER, canvas.y - 4, line, "name")
         if not number:
@@ -559,16 +567,16 @@ def _name(canvas: Canvas, name: str, info: TensorInfo) -> None:
                 f"<path class='line' d='{mark}' transform='translate({x - 15} {canvas.y - 14:g})'/>"
             )
             canvas.text(x, canvas.y - 4, told)
-    details = _details(info, words)
+    details = _block_details(info, words)
     if details:
         canvas.lines(details, "quiet")
 
 
-def _details(info: TensorInfo, words: Words) -> str:
+def _block_details(info: TensorInfo, words: Words) -> str:
     """Which part of a block is touched, if not all, or if it begins at no 64-byte line."""
     if memory_kind(info) != "block" or not info.size:
         return ""
-    memory = touched(info)
+    memory = touched_bytes(info)
     told = [size_text(memory.total)]
     if memory.total < memory.span:
         told = [words.part_of.format(part=told[0], whole=size_text(memory.span))]
@@ -582,7 +590,7 @@ def _details(info: TensorInfo, words: Words) -> str:
     return words.comma.join(told)
 
 
-def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> None:
+def _draw_memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> None:
     """Draw a strip of bytes; or boxes, or a sentence, if the tensor has no block of memory."""
     kind, words = memory_kind(info), canvas.words
     if kind == "objects" and info.size:
@@ -590,11 +598,13 @@ def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> 
             told = words.one_object
         else:
             told = words.object_count.format(count=f"{info.size:,}")
-        _boxes(canvas, info.size, colour, told, written=written)
+        _draw_boxes(canvas, info.size, colour, told, written=written)
     elif kind == "parts" and info.size:
-        _boxes(canvas, _count(info), colour, _parts(info, words), written=written)
+        _draw_boxes(
+            canvas, _part_count(info), colour, _words_for_parts(info, words), written=written
+        )
     elif kind == "block" and info.size:
-        strip(canvas, info, colour, written=written)
+        draw_strip(canvas, info, colour, written=written)
     else:
         if kind == "none":
             why = words.no_memory.format(why=info.abstract)
@@ -609,7 +619,7 @@ def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> 
         canvas.text(canvas.left + 8, canvas.y - 10, why if info.size else words.no_elements)
 
 
-def _boxes(canvas: Canvas, many: int, colour: str, told: str, *, written: bool) -> None:
+def _draw_boxes(canvas: Canvas, many: int, colour: str, told: str, *, written: bool) -> None:
     """Draw separate boxes with their numbers; if there are many, only the first ones."""
     pitch = 40 if canvas.columns == 64 else 30
     drawn = min(many, (_OBJECTS if canvas.columns == 64 else _OBJECTS * 2 // 3))
@@ -634,11 +644,11 @@ def _boxes(canvas: Canvas, many: int, colour: str, told: str, *, written: bool) 
     canvas.lines(told, "quiet")
 
 
-def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
+def _draw_bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
     """Draw a bracket between a name and its memory."""
     block = memory_kind(info) == "block" and info.size > 0
     if block:
-        left, right = ends(canvas, info)
+        left, right = ends_on_canvas(canvas, info)
     else:
         left, right = canvas.left, canvas.right
     canvas.y += 10
@@ -648,7 +658,7 @@ def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
 
 def _draw_steps(canvas: Canvas, plan: Plan) -> None:
     """Draw an arrow, with the steps that copy and the path of each."""
-    ways = _ways(plan, canvas.words)
+    ways = _ways_of_steps(plan, canvas.words)
     if len(ways) > _STEPS:
         ways = [*ways[: _STEPS - 1], canvas.words.more_steps.format(count=len(ways) - _STEPS + 1)]
     canvas.y += 6

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .canvas import Words
 
-__all__ = ["MOST_CELLS", "Cell", "Grid", "grids"]
+__all__ = ["MOST_CELLS", "Cell", "Grid", "draw_grids"]
 
 MOST_CELLS = 512
 """The most elements that are drawn."""
@@ -55,7 +55,7 @@ class Grid(NamedTuple):
         return f"{self.name} {list(self.shape)}"
 
 
-def grids(
+def draw_grids(
     sources: Sequence[Grid],
     results: Sequence[Grid],
     *,
@@ -76,7 +76,7 @@ def grids(
     for side, some in ((words.source, sources), (words.result, results)):
         for grid in some:
             canvas.lines(words.side.format(side=side, what=grid.text), "name")
-            _drawn(canvas, grid)
+            _draw_grid(canvas, grid)
             canvas.y += _GAP
     of, to = [words.comma.join(grid.text for grid in some) for some in (sources, results)]
     told = "; ".join(
@@ -89,14 +89,14 @@ def grids(
     )
 
 
-def _drawn(canvas: Canvas, grid: Grid) -> None:
+def _draw_grid(canvas: Canvas, grid: Grid) -> None:
     """Add the cells of a tensor; rows that are too long go on below."""
     length = grid.shape[-1] if grid.shape else 1
     rows = prod(grid.shape[:-1])
     fit = max((canvas.right - GUTTER) // _CELL, 1)
     for row in range(rows):
         # A gap where an outer axis begins again.
-        canvas.y += _gap(grid.shape, row)
+        canvas.y += _room_above(grid.shape, row)
         for start in range(0, length, fit):
             for column in range(start, min(start + fit, length)):
                 cell = grid.cells[row * length + column]
@@ -114,7 +114,7 @@ def _drawn(canvas: Canvas, grid: Grid) -> None:
             canvas.y += _ROW
 
 
-def _gap(shape: tuple[int, ...], row: int) -> int:
+def _room_above(shape: tuple[int, ...], row: int) -> int:
     """The room above a row: more where more axes begin again."""
     gap, size = 0, 1
     for length in reversed(shape[1:-1]):

@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING
 
-from ...core.layout import spans
+from ...core.layout import byte_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class Touched:
     """The number of bytes from the lowest touched byte to the highest."""
 
     def __post_init__(self) -> None:
-        low, high = spans(self.shape, self.strides, self.itemsize)
+        low, high = byte_span(self.shape, self.strides, self.itemsize)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "span", high - low)
 
@@ -77,7 +77,7 @@ class Touched:
         if self.span <= _MASKED:
             return (self._mask >> start & ((1 << stop - start) - 1)).bit_count()
         run, axes, _ = self._merged
-        return min(_count(run, axes, stop) - _count(run, axes, start), stop - start)
+        return min(_count_before(run, axes, stop) - _count_before(run, axes, start), stop - start)
 
     def elements(self, start: int, stop: int) -> dict[int, tuple[int, int]] | None:
         """Offsets of elements that touch a window; for each, its first C-order index, and a count.
@@ -157,22 +157,22 @@ class Touched:
             elif axes and step % inner == 0 and step <= inner * inside:
                 axes[-1] = (inner, (length - 1) * (step // inner) + inside)
             else:
-                apart = apart and step >= _reach(run, axes)
+                apart = apart and step >= _reach_of_axes(run, axes)
                 axes.append((step, length))
         return run, tuple(axes), apart
 
 
-def _reach(run: int, axes: Sequence[tuple[int, int]]) -> int:
+def _reach_of_axes(run: int, axes: Sequence[tuple[int, int]]) -> int:
     return run + sum((length - 1) * step for step, length in axes)
 
 
-def _count(run: int, axes: Sequence[tuple[int, int]], stop: int) -> int:
+def _count_before(run: int, axes: Sequence[tuple[int, int]], stop: int) -> int:
     """How many bytes before `stop` are touched by runs that do not overlap."""
     if stop <= 0:
         return 0
     if not axes:
         return min(run, stop)
     step, length = axes[-1]
-    whole = max(min((stop - _reach(run, axes[:-1])) // step + 1, length), 0)
+    whole = max(min((stop - _reach_of_axes(run, axes[:-1])) // step + 1, length), 0)
     count = whole * run * prod(inside for _, inside in axes[:-1])
-    return count + (_count(run, axes[:-1], stop - whole * step) if whole < length else 0)
+    return count + (_count_before(run, axes[:-1], stop - whole * step) if whole < length else 0)
