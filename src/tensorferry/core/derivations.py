@@ -79,7 +79,7 @@ def of_chosen(
 ) -> Callable[..., Any]:
     """A function that takes only inputs in `rule.wrt`, and gives only outputs in `rule.outs`.
 
-    >>> chosen(lambda x, y: (x, x * y), [2, 3], Vjp(wrt=(1,), outs=(1,), kept=2))(10)
+    >>> of_chosen(lambda x, y: (x, x * y), [2, 3], Vjp(wrt=(1,), outs=(1,), kept=2))(10)
     (20,)
     """
 

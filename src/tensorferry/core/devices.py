@@ -103,7 +103,7 @@ def kind_of(device: str) -> str:
 def meant_kind(device: str, kinds: Sequence[str]) -> str:
     """The known kind that is most like an unknown one; the first one if none is.
 
-    >>> meant("gpux", ("cpu", "cuda")), meant("mps", ("cpu", "cuda"))
+    >>> meant_kind("gpux", ("cpu", "cuda")), meant_kind("mps", ("cpu", "cuda"))
     ('cuda', 'cpu')
     """
     words = {word: kind for word, kind in _ALIASES.items() if kind in kinds} | {

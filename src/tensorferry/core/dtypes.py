@@ -154,7 +154,11 @@ def find(name: str) -> DType:
 def holds_exactly(source: str, target: str) -> bool:
     """Whether every value of one dtype is a value of the other.
 
-    >>> exact("bfloat16", "float32"), exact("float16", "bfloat16"), exact("int64", "float64")
+    >>> (
+    ...     holds_exactly("bfloat16", "float32"),
+    ...     holds_exactly("float16", "bfloat16"),
+    ...     holds_exactly("int64", "float64"),
+    ... )
     (True, False, False)
     """
     if source == target:
@@ -289,9 +293,9 @@ def fitting_dtype(name: str, held: Collection[str]) -> str | None:
     or, if none has them, the widest one of the same kind whose values the dtype all has.
 
     >>> (
-    ...     fit("int4", ["int2", "int8", "int16"]),
-    ...     fit("float64", ["float16", "float32"]),
-    ...     fit("bool", ["int8"]),
+    ...     fitting_dtype("int4", ["int2", "int8", "int16"]),
+    ...     fitting_dtype("float64", ["float16", "float32"]),
+    ...     fitting_dtype("bool", ["int8"]),
     ... )
     ('int8', 'float32', None)
 

@@ -127,7 +127,11 @@ def sharing_runs(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> 
 
     A run without bytes counts as one of a byte: two may be one object.
 
-    >>> sharing([0, 8], [8, 9]), sharing([0, 8, 4], [8, 9, 5]), sharing([0, 4], [4, 4])
+    >>> (
+    ...     sharing_runs([0, 8], [8, 9]),
+    ...     sharing_runs([0, 8, 4], [8, 9, 5]),
+    ...     sharing_runs([0, 4], [4, 4]),
+    ... )
     ([], [0, 2], [])
     """
     extension = _joins_extension()
@@ -420,7 +424,7 @@ def array_facts(arrays: Sequence[Any]) -> Facts | None:
     """What arrays are, in a tenth of the time that their attributes take.
 
     >>> import numpy as np
-    >>> found = facts([np.ones(2), np.zeros((2, 3))])
+    >>> found = array_facts([np.ones(2), np.zeros((2, 3))])
     >>> found is None or found.sizes.tolist()  # without the extension it is None
     [2, 6]
 
@@ -462,7 +466,7 @@ def joined_array(arrays: Sequence[Any]) -> Array | None:
     """Arrays of one dtype and of equal shapes as one compact array, in a tenth of NumPy's time.
 
     >>> import numpy as np
-    >>> made = joined([np.ones(2), np.zeros(2)])
+    >>> made = joined_array([np.ones(2), np.zeros(2)])
     >>> made is None or made.tolist()  # without the extension it is None
     [[1.0, 1.0], [0.0, 0.0]]
 
@@ -501,7 +505,7 @@ def gather_rows(rows: Sequence[Array], out: Array) -> None:
 
     >>> import numpy as np
     >>> result = np.empty((2, 3))
-    >>> gather([np.ones(3), np.zeros(3)], result)
+    >>> gather_rows([np.ones(3), np.zeros(3)], result)
     >>> result.tolist()
     [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
 

@@ -38,7 +38,7 @@ def packed_offsets(
 
     Arrays with the widest elements come first, so that there are no gaps if no alignment is needed.
 
-    >>> places([3, 32], [1, 8], 1), places([3, 32], [1, 8], 64)
+    >>> packed_offsets([3, 32], [1, 8], 1), packed_offsets([3, 32], [1, 8], 64)
     (([32, 0], 35), ([64, 0], 67))
 
     Args:

@@ -98,9 +98,9 @@ def columns_apart(samples: list[Any]) -> list[list[Any]] | None:
     Dicts may have their keys in different orders. Keys of classes must be the same objects.
 
     >>> (
-    ...     apart([{"a": 1, "b": 2}, {"b": 4, "a": 3}]),
-    ...     apart([(1, 2), (3,)]),
-    ...     apart([{1: 2}, {True: 2}]),
+    ...     columns_apart([{"a": 1, "b": 2}, {"b": 4, "a": 3}]),
+    ...     columns_apart([(1, 2), (3,)]),
+    ...     columns_apart([{1: 2}, {True: 2}]),
     ... )
     ([[1, 3], [2, 4]], None, None)
 

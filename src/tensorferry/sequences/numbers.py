@@ -130,7 +130,7 @@ TYPES = {expected.dtype: kind for kind, expected in EXPECTED.items()}
 def exact_dtype(flags: int) -> Exact | None:
     """The dtype that has numbers with these flags exactly; ``None`` if none may, or for no numbers.
 
-    >>> exact(INT | FLOAT), exact(INT | LARGE | FLOAT)
+    >>> exact_dtype(INT | FLOAT), exact_dtype(INT | LARGE | FLOAT)
     (Exact(dtype='float64', narrow=True), None)
     """
     if flags < 0 or not flags & KINDS:

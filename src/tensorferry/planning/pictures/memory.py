@@ -329,7 +329,7 @@ def memory_picture(
     """The memory of a plan's source and result as an ``<svg>`` element.
 
     >>> import tensorferry as ferry
-    >>> drawn = picture(ferry.explain(ferry.TensorInfo("torch", (2, 3), "float32"), "numpy"))
+    >>> drawn = memory_picture(ferry.explain(ferry.TensorInfo("torch", (2, 3), "float32"), "numpy"))
     >>> drawn[:4], "source and result are the same 24 bytes; both may write" in drawn
     ('<svg', True)
 
