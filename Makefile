@@ -14,7 +14,7 @@ READERS  ?= .venv-readers
 CONVERTERS ?= .venv-converters
 PACKAGE  ?= .venv-package
 # `make test` tries a third of the examples that `make slow` tries in these.
-RANDOM_TESTS = $(shell grep -rl --include='test_*.py' max_examples=examples tests)
+RANDOM_TESTS = $(shell grep -rlE --include='test_*.py' '[^_]examples.[0-9]' tests)
 # `make test` runs one in so many of these once more without what backends have for speed only; `make slow` runs all tests so.
 NO_QUICK_TESTS := tests/conformance tests/trees
 EVERY  ?= 12

@@ -309,12 +309,27 @@ sys.argv = ["tensorferry", *sys.argv[3:]]
 from tensorferry.cli import main
 main()
 """
-# The last two are what Typer and NumPy's dtypes import when they are first used.
+_FORMATS = "tensorferry.files.formats"
+# The last are what Typer and NumPy's dtypes import when they are first used, in each child else.
 COMMAND_LINE = (
+    *sorted(
+        f"{_FORMATS}.{each.stem}"
+        for each in SOURCE.joinpath(*_FORMATS.split(".")).iterdir()
+        if not each.stem.startswith("_")
+    ),
     "tensorferry.cli.app",
+    "tensorferry.cli.check",
+    "tensorferry.cli.convert",
+    "tensorferry.cli.diff",
     "tensorferry.cli.explain",
+    "tensorferry.cli.inspect",
+    "tensorferry.files.conversion.convert",
+    "tensorferry.inspection",
     "typer.rich_utils",
+    "importlib.metadata",
     "pydantic.main",
+    "pydantic.type_adapter",
+    "pydantic.types",
     "ml_dtypes",
 )
 
@@ -325,6 +340,8 @@ def forked_command(modules, words, *, folder=None, unset=(), **environment):
     Variables of the environment are unset, or set.
     """
     folder = Path.cwd() if folder is None else folder
+    # Else the metadata of all that is installed is read, which takes longer than most commands.
+    environment = {"PYDANTIC_DISABLE_PLUGINS": "1", **environment}
     status, out, err = forked(modules, _COMMAND, folder, " ".join(unset), *words, **environment)
     return subprocess.CompletedProcess(words, status, out, err)
 

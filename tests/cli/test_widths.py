@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,10 @@ import tensorferry as ferry
 from tensorferry.cli import console
 
 WIDTHS = [40, 60, 80, 100, 120, 200]
+FEW_WIDTHS = [
+    each if each in (40, 80, 200) else pytest.param(each, marks=pytest.mark.slow) for each in WIDTHS
+]
+"""For reports, which measure before they are drawn."""
 WIDE = "한국어.日本語.層.중간"
 LONG = ".".join(["encoder"] * 40)
 COMMANDS = {
@@ -39,7 +44,7 @@ REPORTS = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def folder():
     """A folder with a short path: names as models have them, in wide characters, and a very long one."""
     tmp_path = Path(tempfile.mkdtemp(prefix="w"))
@@ -65,6 +70,17 @@ def words_in(folder, words):
     ]
 
 
+@pytest.fixture(scope="module")
+def unbroken(forked_cli, folder):
+    """What a command says in a pipe."""
+
+    @cache
+    def run(command):
+        return forked_cli(*words_in(folder, COMMANDS[command]), env={"COLUMNS": "99999"})
+
+    return run
+
+
 def words_of(text):
     """The words of a text; a name that is broken after a dot is joined, because a dot ends no sentence here."""
     return set(re.sub(r"[^\w⁰¹²³⁴⁵⁶⁷⁸⁹*]+", " ", text).split())
@@ -81,17 +97,17 @@ def assert_fits(narrow, wide, columns):
 
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_fit_the_terminal(forked_cli, folder, command, columns):
+def test_commands_fit_the_terminal(forked_cli, unbroken, folder, command, columns):
     """Against the same command in a pipe, where nothing is broken."""
     done = forked_cli(*words_in(folder, COMMANDS[command]), env={"COLUMNS": str(columns)})
-    whole = forked_cli(*words_in(folder, COMMANDS[command]), env={"COLUMNS": "99999"})
+    whole = unbroken(command)
     assert done.returncode == whole.returncode
     assert "Traceback" not in done.stderr
     for narrow, wide in ((done.stdout, whole.stdout), (done.stderr, whole.stderr)):
         assert_fits(narrow, re.sub(r"\d\.\d s", "0.0 s", wide) + " 0 0s", columns)
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("columns", FEW_WIDTHS)
 @pytest.mark.parametrize("command", REPORTS)
 def test_reports_fit_the_terminal(forked_cli_with_frameworks, folder, command, columns):
     """No line of a report is wider than the terminal, and no name of a framework or dtype is broken."""

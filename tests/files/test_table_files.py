@@ -5,9 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
-import os
-import subprocess
-import sys
 import warnings
 from functools import partial
 
@@ -16,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
+from tests.support import COMMAND_LINE, examples, forked, forked_command
 
 import tensorferry as ferry
 from tensorferry.errors import (
@@ -68,25 +66,15 @@ def read(path):
 def test_the_command_names_each_of_several_columns(tmp_path):
     """It said "2 columns of … cannot be converted:", and nothing after that."""
     path = saved(tmp_path, pa.table({"a": [[1], [1, 2]], "b": [[1.5], [2.0, 3]]}), "parquet")
-    command = [
-        sys.executable,
-        "-m",
-        "tensorferry",
-        "convert",
-        path,
-        tmp_path / "a.npz",
-        "--nulls",
-        "0",
-    ]
+    command = ["convert", path, tmp_path / "a.npz", "--nulls", "0"]
     # The path is as long as the number of runs in the folder makes it, and would be broken.
-    wide = {**os.environ, "COLUMNS": "400"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=wide)
+    done = forked_command(COMMAND_LINE, command, COLUMNS="400")
     assert done.returncode == 2
     words = "".join(done.stderr.split())  # lines are broken anywhere in a long path
     assert f"2columnsof{path}cannotbeconverted:" in words
     assert all(f"'{name}'hasrowsofunequallengths" in words for name in "ab")
     assert "--excludea" in words
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    done = forked_command(COMMAND_LINE, [*command, "--json"])
     error = json.loads(done.stdout)["error"]
     assert "'a' has rows" in error["message"]
     assert "'b' has rows" in error["message"]
@@ -332,17 +320,8 @@ def test_conversions_write_what_load_gives(tmp_path, form, keywords):
             "plain_mask": [True, True],
         }
     options = [word for name, value in keywords.items() for word in (f"--{name}", str(value))]
-    command = [
-        sys.executable,
-        "-m",
-        "tensorferry",
-        "convert",
-        str(path),
-        str(tmp_path / "cli.safetensors"),
-    ]
-    done = subprocess.run(
-        [*command, "--exclude", "text", *options], capture_output=True, text=True, check=False
-    )
+    command = ["convert", path, tmp_path / "cli.safetensors", "--exclude", "text", *options]
+    done = forked_command(COMMAND_LINE, command)
     assert done.returncode == 0, done.stderr
     written = load_file(tmp_path / "cli.safetensors")
     assert {name: each.tolist() for name, each in written.items()} == {
@@ -460,15 +439,16 @@ def test_many_runs_in_few_bytes_are_refused(tmp_path):
 
 
 _DAMAGED = """
-import sys
+import sys, warnings
 import numpy as np
 import tensorferry as ferry
 from tensorferry.errors import ConversionError
 
+warnings.simplefilter("ignore")
 path = sys.argv[1]
 raw = open(path, "rb").read()
 generator = np.random.default_rng(11)
-for place in generator.integers(8, len(raw), 250):
+for place in generator.integers(8, len(raw), int(sys.argv[2])):
     changed = bytearray(raw)
     changed[place] ^= 1 << int(generator.integers(0, 8))
     with open(path, "wb") as file:
@@ -493,6 +473,6 @@ def test_damaged_lists_do_not_end_the_process(tmp_path, form):
         }
     )
     path = saved(tmp_path, table, form)
-    command = [sys.executable, "-W", "ignore", "-c", _DAMAGED, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.strip().endswith("alive"), (done.returncode, done.stderr[-2000:])
+    status, out, err = forked(COMMAND_LINE, _DAMAGED, path, examples(250))
+    assert status == 0, (status, err[-2000:])
+    assert out.strip().endswith("alive")

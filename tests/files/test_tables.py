@@ -7,7 +7,6 @@ import datetime as dt
 import decimal
 import json
 import math
-import os
 import pickle
 import re
 import subprocess
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 from tests.files.test_arrow import theirs
+from tests.support import COMMAND_LINE, examples, forked, forked_command
 
 import tensorferry as ferry
 from tensorferry.errors import ConversionError, FormatLimitError, TreeError, UnsafeFileError
@@ -393,8 +393,7 @@ def test_the_command_has_the_keywords(tmp_path, column, options, expected):
     """As options with values; safetensors' own reader finds the result."""
     path, out = tmp_path / "a.parquet", tmp_path / "out.safetensors"
     theirs(path, pa.table({"x": COLUMNS[column][:4]}))
-    command = [sys.executable, "-m", "tensorferry", "convert", str(path), str(out), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked_command(COMMAND_LINE, ["convert", path, out, *options])
     assert done.returncode == 0, done.stderr
     found = {name: each.tolist() for name, each in load_file(out).items()}
     assert sorted(found) == sorted(expected)
@@ -418,18 +417,8 @@ def test_the_command_says_which_options_there_are(tmp_path, options, told):
     """In hints, and for values that they do not take."""
     path = tmp_path / "a.parquet"
     theirs(path, pa.table({"x": COLUMNS["null in int64"], "beside": COLUMNS["int64"]}))
-    command = [
-        sys.executable,
-        "-m",
-        "tensorferry",
-        "convert",
-        str(path),
-        str(tmp_path / "o.npz"),
-        *options,
-    ]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "500"}
-    )
+    words = ["convert", path, tmp_path / "o.npz", *options]
+    done = forked_command(COMMAND_LINE, words, COLUMNS="500")
     assert done.returncode == 2
     assert told in done.stderr
     assert not (tmp_path / "o.npz").exists()
@@ -479,9 +468,9 @@ def test_open_says_what_it_knows_of_lists(tmp_path):
     assert set(contents.others) == {"lists", "ragged", "dates"}
     assert contents.others["lists"].startswith("list<")
     assert 'dtype={"dates": "int64"}' in contents.others["dates"]
-    command = [sys.executable, "-m", "tensorferry", "inspect", str(path), "--json"]
     for more, expected in (([], {"fixed"}), (["--values"], {"fixed", "lists"})):
-        done = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
+        done = forked_command(COMMAND_LINE, ["inspect", path, "--json", *more])
+        assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)["files"][0]
         assert found["tensors"] == len(expected)
         assert set(found["others"]) == {"fixed", "lists", "ragged", "dates"} - expected
@@ -493,8 +482,7 @@ def test_diff_compares_lists(tmp_path):
     theirs(one, pa.table({"x": [[1.0, 2.0], [3.0, 4.0]]}))
     for value, code in ((4.0, 0), (5.0, 1)):
         theirs(other, pa.table({"x": [[1.0, 2.0], [3.0, value]]}))
-        command = [sys.executable, "-m", "tensorferry", "diff", str(one), str(other)]
-        assert subprocess.run(command, capture_output=True, check=False).returncode == code
+        assert forked_command(COMMAND_LINE, ["diff", one, other]).returncode == code
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -504,15 +492,15 @@ def test_check_finds_damage_and_not_what_tables_may_hold(tmp_path, form):
     path = tmp_path / suffix
     names = [name for name in COLUMNS if suffix != "a.parquet" or name not in NOT_IN_PARQUET]
     theirs(path, pa.table({name: COLUMNS[name] for name in names}), **options)
-    command = [sys.executable, "-m", "tensorferry", "check", str(path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = ["check", path, "--json"]
+    done = forked_command(COMMAND_LINE, words)
     assert done.returncode == 0, done.stdout
     bad = pa.DictionaryArray.from_arrays(
         pa.array([0, 5] * 30, "int32"), pa.array([1.5, 2.5]), safe=False
     )
     if suffix != "a.parquet":
         theirs(path, pa.table({"x": bad}), **options)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = forked_command(COMMAND_LINE, words)
         assert done.returncode == 1
         assert "at row 1" in done.stdout
 
@@ -579,9 +567,9 @@ def test_a_list_of_a_billion_in_a_few_bytes_is_refused(tmp_path):
     code = "import sys, tensorferry as ferry, pyarrow as pa\ntry: ferry.load(sys.argv[1], pad=0)\n"
     code += "except ferry.UnsafeFileError as error: print(pa.default_memory_pool().max_memory(), error.message)"
     for name in ("a.parquet", "a.arrow", "b.parquet"):
-        command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / name)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        used, _, message = done.stdout.partition(" ")
+        status, out, err = forked(COMMAND_LINE, code, tmp_path / name)
+        assert status == 0, err
+        used, _, message = out.partition(" ")
         assert "out of all proportion" in message
         assert int(used) < 64 << 20
 
@@ -635,9 +623,9 @@ def test_damaged_tables_end_nothing(tmp_path, form):
 import random, sys, warnings
 import tensorferry as ferry
 warnings.simplefilter("ignore")
-path, draw, refused = sys.argv[1], random.Random(5), 0
+path, count, draw, refused = sys.argv[1], int(sys.argv[2]), random.Random(5), 0
 raw = open(path, "rb").read()
-for _ in range(250):
+for _ in range(count):
     changed = bytearray(raw)
     changed[draw.randrange(8, len(raw))] ^= 1 << draw.randrange(8)
     open(path, "wb").write(changed)
@@ -647,14 +635,9 @@ for _ in range(250):
         refused += 1
 print(refused)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) > 0
+    status, out, err = forked(COMMAND_LINE, code, path, examples(250))
+    assert status == 0, (status, err[-2000:])
+    assert int(out) > 0
 
 
 def test_an_interrupted_conversion_goes_on_with_nan(tmp_path):

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 import pytest
 from tests.maps import converters
+from tests.maps.forking import forked_converters
 from tests.support import of_torch
 
 from tensorferry import ConversionError, WeightMap
@@ -102,8 +104,11 @@ def assert_same(ours, theirs):
     np.testing.assert_array_equal(ours.view(words), theirs.view(words))
 
 
-def traced(name, source, **keywords):
-    return trace(getattr(converters, name), source, **{"framework": "torch", **keywords})
+def traced(name, source, framework="torch", **keywords):
+    """The table of a converter; where its process comes from is not the question."""
+    # Importing JAX starts threads, and what has threads is not forked.
+    with nullcontext() if framework == "jax" else forked_converters():
+        return trace(getattr(converters, name), source, framework=framework, **keywords)
 
 
 def said(table):
