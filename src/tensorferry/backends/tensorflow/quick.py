@@ -47,11 +47,7 @@ class TensorflowQuick(Quick[TensorflowBackend]):
                 return self._signature_of_variable(x)
             return None
         dtype = x._datatype_enum()
-        if (
-            dtype not in self._enums
-            or x.backing_device != self._host
-            or x._rank() > AXES
-        ):
+        if dtype not in self._enums or x.backing_device != self._host or x._rank() > AXES:
             return None
         array = self.backend.memory_of(x)
         if array.size:
