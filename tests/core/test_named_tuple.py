@@ -7,6 +7,7 @@ import copy
 import inspect
 import pickle
 import typing
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_an_argument_that_is_missing_or_unknown_is_refused():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 12, 13, 20, 40])
 def test_each_field_has_its_own_place_however_many_there_are(count):
-    """Constructors are shared by classes with equally many fields, up to a dozen."""
+    """Also before the first value, for which the constructor is compiled."""
     names = [f"field{place}" for place in range(count)]
     body = {"__module__": __name__, "__annotations__": dict.fromkeys(names, "int")}
     made = type(NamedTuple)(
@@ -110,6 +111,37 @@ def test_each_field_has_its_own_place_however_many_there_are(count):
         assert value == theirs(**given)
         assert [getattr(value, name) for name in names] == list(theirs(**given))
         assert repr(value) == repr(theirs(**given))
+
+
+def test_a_subclass_shows_its_own_signature_or_that_of_the_class_before_any_value():
+    """The constructor is compiled when somebody looks, too."""
+
+    class Made(NamedTuple):
+        first: int
+        second: int = 2
+
+    class Same(Made):
+        """No constructor of its own."""
+
+    class Other(Made):
+        def __new__(cls, third):
+            return super().__new__(cls, third, 3)
+
+    assert str(inspect.signature(Other)) == "(third)"
+    assert str(inspect.signature(Same)) == "(first: 'int', second: 'int' = 2)"
+    assert str(inspect.signature(Made)) == "(first: 'int', second: 'int' = 2)"
+    assert (Same(1), Other(1), type(Same(1)), type(Other(1))) == ((1, 2), (1, 3), Same, Other)
+
+
+def test_threads_may_make_the_first_value_at_the_same_time():
+    """Each gets its own."""
+
+    class Made(NamedTuple):
+        first: int
+        second: int = 2
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(Made, range(64))) == [(number, 2) for number in range(64)]
 
 
 class Compared(NamedTuple):  # noqa: PLW1641 - that of a tuple

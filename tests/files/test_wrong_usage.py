@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
+from tensorferry.errors import FileFormatError
 
 VALUES = {
     "engine": (
@@ -155,3 +156,12 @@ def test_files_that_others_read_say_by_what(tmp_path, monkeypatch):
     with pytest.raises(ferry.FileFormatError, match="does not say which format") as caught:
         ferry.save({"a": np.ones(2)}, "weights.csv")
     assert caught.value.hint == 'to="safetensors", in a file such as weights.safetensors'
+
+
+@pytest.mark.parametrize("suffix", ["__init__", "a b", "1", "os", "ünï", "_"])
+def test_a_suffix_that_is_the_name_of_something_else_names_no_format(tmp_path, suffix):
+    """A format's module is found by the suffix; nothing else is taken for one."""
+    path = tmp_path / f"weights.{suffix}"
+    path.write_bytes(b"of no format at all")
+    with pytest.raises(FileFormatError, match="of no format that tensorferry knows"):
+        ferry.load(path)

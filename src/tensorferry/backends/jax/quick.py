@@ -35,6 +35,7 @@ class JaxQuick(Quick[JaxBackend]):
 
     def __init__(self, backend: JaxBackend) -> None:
         super().__init__(backend)
+        self._array = backend.array  # read at every call
         self._read = self._find_reader()
 
     @cached_property
@@ -42,7 +43,7 @@ class JaxQuick(Quick[JaxBackend]):
         return _to_numpy(self.backend)
 
     def signature(self, x: Any) -> Hashable | None:
-        if type(x) is not self.backend.array:
+        if type(x) is not self._array:
             return None
         facts = self._read(x)
         # The alignment of memory of a device is nobody's business.

@@ -32,21 +32,22 @@ __all__ = ["QUICK", "TensorflowQuick"]
 class TensorflowQuick(Quick[TensorflowBackend]):
     """What makes conversions of ordinary tensors fast."""
 
+    def __init__(self, backend: TensorflowBackend) -> None:
+        super().__init__(backend)
+        # Read at every call, and a lookup through the backend takes twice as long.
+        self._eager, self._enums, self._host = backend.eager, backend.enums, backend.host
+
     @cached_property
     def _to_array(self) -> Callable[[Any], Any]:
         return _to_numpy_path(self.backend)
 
     def signature(self, x: Any) -> Hashable | None:
-        if not isinstance(x, self.backend.eager):
+        if not isinstance(x, self._eager):
             if isinstance(x, self.backend.tf.Variable):
                 return self._signature_of_variable(x)
             return None
         dtype = x._datatype_enum()
-        if (
-            dtype not in self.backend.enums
-            or x.backing_device != self.backend.host
-            or x._rank() > AXES
-        ):
+        if dtype not in self._enums or x.backing_device != self._host or x._rank() > AXES:
             return None
         array = self.backend.memory_of(x)
         if array.size:
@@ -57,15 +58,15 @@ class TensorflowQuick(Quick[TensorflowBackend]):
         self, kind: type, target: Described, request: Request
     ) -> Callable[[Any], Hashable | None]:
         # Elements are always aligned to their size, which is enough for most targets.
-        asks = target.capabilities.memory.alignment > 1 or not issubclass(kind, self.backend.eager)
+        asks = target.capabilities.memory.alignment > 1 or not issubclass(kind, self._eager)
         return self.signature if asks else self._read_unaligned
 
     def _read_unaligned(self, x: Any) -> Hashable | None:
         """A signature without the address, which would take as long as everything else."""
         dtype, rank = x._datatype_enum(), x._rank()
         ordinary = (
-            dtype in self.backend.enums
-            and x.backing_device == self.backend.host
+            dtype in self._enums
+            and x.backing_device == self._host
             and rank <= AXES
             and x._num_elements()
         )
@@ -74,10 +75,10 @@ class TensorflowQuick(Quick[TensorflowBackend]):
         return None
 
     def lengths(self, x: Any) -> tuple[int, ...]:
-        return x._shape_tuple() if isinstance(x, self.backend.eager) else tuple(x.shape)
+        return x._shape_tuple() if isinstance(x, self._eager) else tuple(x.shape)
 
     def _signature_of_variable(self, x: Any) -> Hashable | None:
-        if not self.backend.tf.executing_eagerly() or x.device != self.backend.host:
+        if not self.backend.tf.executing_eagerly() or x.device != self._host:
             return None
         try:
             dtype, shape = x.dtype.base_dtype, tuple(x.shape)
@@ -93,22 +94,22 @@ class TensorflowQuick(Quick[TensorflowBackend]):
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
     ) -> tuple[Sequence[int], Sequence[int]] | None:
-        if not all(isinstance(x, self.backend.eager) for x in tensors):
+        if not all(isinstance(x, self._eager) for x in tensors):
             return None  # a variable's memory may be another one at each look
         arrays = list(map(self.backend.memory_of, tensors))
         starts = memory.first_addresses(arrays)
         return starts, [at + x.nbytes for x, at in zip(arrays, starts, strict=True)]
 
     def join(self, tensors: Sequence[Any]) -> Array | None:
-        if type(tensors[0]) is not self.backend.eager:
+        if type(tensors[0]) is not self._eager:
             return None
         return together.join_as_arrays(tensors, self._to_array)
 
     def likeness(self, x: Any) -> Hashable | None:
-        if not isinstance(x, self.backend.eager) or x.backing_device != self.backend.host:
+        if not isinstance(x, self._eager) or x.backing_device != self._host:
             return None
         dtype = x._datatype_enum()
-        return dtype if dtype in self.backend.enums else None
+        return dtype if dtype in self._enums else None
 
     def specialised(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before, after = plan.source, plan.result
@@ -129,7 +130,7 @@ class TensorflowQuick(Quick[TensorflowBackend]):
         return None
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        eager, name = self.backend.eager, self.backend.name
+        eager, name = self._eager, self.backend.name
         return {
             (eager, "numpy"): self._to_array,
             (eager, name): _identity_path(self.backend),

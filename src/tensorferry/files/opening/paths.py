@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import importlib.util
 import os
 import pkgutil
 import stat
@@ -167,8 +168,13 @@ def _namesake(path: Path) -> list[Format]:
 
     suffix = path.suffix[1:].lower()
     wanted = package.MODULES.get(suffix, suffix)
-    module = _modules().get(wanted)
-    if module is None:
+    if wanted in package.TABLES:
+        return [_format_in(_modules()[wanted])]
+    # To list the modules takes as long as to import one.
+    if not wanted.isidentifier() or wanted.startswith("_"):
+        return []
+    module = f"{package.__name__}.{wanted}"
+    if importlib.util.find_spec(module) is None:
         return []
     return [_format_in(module)]
 
