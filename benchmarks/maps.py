@@ -31,13 +31,8 @@ def headers() -> dict[str, Any]:
 
 def two_files() -> dict[str, Any]:
     """The weights of a model of 90 MB, and the same with transposed kernels, in files."""
-    import hashlib
-
     import numpy as np
 
-    import tensorferry as ferry
-
-    folder = Path(tempfile.mkdtemp(prefix="tensorferry-maps-"))
     random = np.random.default_rng(0)
     one = {"embed": random.standard_normal((30_000, 384), "float32")}
     for i in range(6):
@@ -50,6 +45,69 @@ def two_files() -> dict[str, Any]:
         f"model.{name}": x.T.copy() if x.ndim == 2 and "weight" in name else x
         for name, x in one.items()
     }
+    return _compared(one, two)
+
+
+def experts() -> dict[str, Any]:
+    """64 experts of 1.4 MB, apart and transposed as one tensor for each layer."""
+    import ml_dtypes
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    one = {
+        f"m.{i}.experts.{e}.w": random.standard_normal((1024, 704), "float32").astype(
+            ml_dtypes.bfloat16
+        )
+        for i in range(4)
+        for e in range(16)
+    }
+    two = {
+        f"l.{i}.w": np.stack([one[f"m.{i}.experts.{e}.w"].T for e in range(16)]) for i in range(4)
+    }
+    return _compared(one, two)
+
+
+def heads() -> dict[str, Any]:
+    """Projections apart, and as one tensor that has those of each head one behind the other."""
+    import ml_dtypes
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    one = {
+        f"h.{i}.{name}": random.standard_normal((1536, 1536), "float32").astype(ml_dtypes.bfloat16)
+        for i in range(6)
+        for name in "qkv"
+    }
+    two = {
+        f"l.{i}.qkv": np.concatenate(
+            [one[f"h.{i}.{name}"].reshape(12, -1, 1536) for name in "qkv"], 1
+        ).reshape(-1, 1536)
+        for i in range(6)
+    }
+    return _compared(one, two)
+
+
+def rounded() -> dict[str, Any]:
+    """Kernels of 0.6 MB, and the same transposed and in bfloat16."""
+    import ml_dtypes
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    one = {f"h.{i}.w": random.standard_normal((384, 384), "float32") for i in range(160)}
+    two = {
+        f"l.{i}.w": np.ascontiguousarray(x.T).astype(ml_dtypes.bfloat16)
+        for i, x in enumerate(one.values())
+    }
+    return _compared(one, two)
+
+
+def _compared(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+    """Two files, and what hashes both."""
+    import hashlib
+
+    import tensorferry as ferry
+
+    folder = Path(tempfile.mkdtemp(prefix="tensorferry-maps-"))
     a, b = folder / "a.safetensors", folder / "b.safetensors"
     ferry.save(one, a)
     ferry.save(two, b)
@@ -109,11 +167,19 @@ SECTIONS = (
         (Case("table.check(source)", "nothing()", Target(total=2.0)),),
         pace=_ONCE,
     ),
-    Section(
-        "Weight maps: a table from two files of 90 MB",
-        two_files,
-        (Case("ferry.WeightMap.infer(a, b)", "digests()", Target(ratio=3)),),
-        pace=_ONCE,
+    *(
+        Section(
+            f"Weight maps: a table from two files, {what}",
+            files,
+            (Case("ferry.WeightMap.infer(a, b)", "digests()", Target(ratio=3)),),
+            pace=_ONCE,
+        )
+        for what, files in (
+            ("of a model of 90 MB", two_files),
+            ("of stacked experts", experts),
+            ("of heads that are joined", heads),
+            ("of which one is transposed and rounded", rounded),
+        )
     ),
     Section(
         "Weight maps: 512 MiB through a table",

@@ -212,6 +212,12 @@ def test_small_shapes(shape):
     inferred({"a": np.asarray(x, "float32")}, {"y": np.asarray(x, "float32").copy()})
 
 
+def test_no_elements_have_another_shape():
+    """There is nothing to compare, and nothing to find out."""
+    source = {"a": np.zeros((0, 3), "float32"), "b": Q}
+    inferred(source, {"x": np.zeros((3, 0), "float32"), "y": Q.copy()})
+
+
 def test_files(tmp_path):
     """From files of two formats, of which one is compressed."""
     source, expected = llama()

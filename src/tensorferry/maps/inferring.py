@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from difflib import SequenceMatcher
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,13 +19,13 @@ import numpy as np
 from ..core.dtypes import find
 from ..host.casts import cast
 from .applying import changed, filled, memory_for, words_of
-from .expressions import AxisSlice, Reference
+from .expressions import AxisSlice, Cast, Reference
 from .fitting import NotFittedError, fitted
 from .forms import Filled, Piece, Placed, Stretch
 from .formulas import Formula
-from .generalizing import Model, Output, generalized
+from .generalizing import Model, Output, exact_rule, generalized
 from .index_boxes import index_of_part, index_of_parts
-from .line_sums import RANGE, LineSums, Window, boxes, whole_view
+from .line_sums import RANGE, LineSums, Window, whole_view
 from .lowering import Header, lower
 from .names import NameTemplate
 from .spelling import numbered
@@ -42,15 +42,12 @@ if TYPE_CHECKING:
 
 __all__ = ["inferred"]
 
-_BLOCK = 1 << 18
-"""How many elements are looked at at a time."""
-_EDGE = 512
-"""How many of them along each axis, where the order of two tensors differs."""
+_EDGE = 64
+"""How many elements along each axis are compared before a form is looked for."""
 _WIDE = 16 << 20
 """How many bytes are made of a table at a time."""
-_PASSED = 4 << 20
-"""After how many bytes the pages of files are freed."""
 _MOST_TRIES = 4096
+_MOST_FITS = 64
 _MOST_DIVISORS = 64
 
 
@@ -175,17 +172,9 @@ class _Inference:
         self._target = {name: LineSums(name, each, each.dtype) for name, each in target.items()}
         self._marks: dict[tuple[str, str], LineSums] = {}
         self._found: dict[str, _Found] = {}
+        self._proved: dict[str, MadeTensor] = {}
         self._by_total: dict[tuple[str, int, int], list[str]] = defaultdict(list)
         self._dtypes_done: set[str] = set()
-        self._read = 0
-
-    def _passed(self, nbytes: int, *weights: Weights) -> None:
-        """Free the pages of files, now and then: they count as memory."""
-        self._read += nbytes
-        if self._read >= _PASSED:
-            self._read = 0
-            for each in weights:
-                each.release()
 
     def _marks_of(self, name: str, dtype: str) -> LineSums:
         found = self._marks.get((name, dtype))
@@ -245,66 +234,88 @@ class _Inference:
         if target.shape == marks.shape and (
             target.constant is not None or _are_alike(target, marks)
         ):
-            form = _identity(source, target.shape)
-            if self._confirmed(target, {source: marks}, None):
-                self._add(name, form, (source,), is_assumed=is_assumed)
+            found = self._of(name, _identity(source, target.shape), (source,), is_assumed)
+            if self._holds(name, found):
                 return True
-        for tried, arranged in enumerate(_arranged(whole_view(target), whole_view(marks))):
-            if tried >= _MOST_TRIES:
-                break
+        return self._arrange(name, marks, whole_view(marks), is_assumed)
+
+    def _arrange(
+        self,
+        name: str,
+        marks: LineSums,
+        view: TensorView,
+        is_assumed: bool,
+        windows: tuple[tuple[str, Window], ...] = (),
+    ) -> bool:
+        """Find how a source, or a part of it, lies in a target."""
+        target, source = self._target[name], marks.name
+        tries = islice(_arranged(whole_view(target), view), _MOST_TRIES)
+        fits = 0
+        for arranged in tries:
             index = index_of_part(target.shape, arranged.part)
-            if self._confirmed(target, {source: marks}, index):
-                found = _form(index, target.shape, {source: marks.shape})
-                if found is None:
-                    return False
-                self._add(name, found, (source,), is_assumed=is_assumed or not arranged.is_sure)
-                return True
+            if not self._may_be(target, {source: marks}, index):
+                continue
+            fits += 1
+            form = _form(index, target.shape, {source: marks.shape})
+            if form is not None:
+                is_guess = is_assumed or not arranged.is_sure
+                found = self._of(name, form, (source,), is_guess, windows)
+                if self._holds(name, found):
+                    return True
+            if fits >= _MOST_FITS:
+                break
         return False
 
-    def _add(
+    def _of(
         self,
         name: str,
         form: Form,
         sources: tuple[str, ...],
-        *,
         is_assumed: bool,
         windows: tuple[tuple[str, Window], ...] = (),
-    ) -> None:
+    ) -> _Found:
         kinds = {self._source[source].dtype for source in sources}
         (dtype,) = kinds if len(kinds) == 1 else {self._target[name].dtype}
-        self._found[name] = _Found(form, sources, dtype, is_assumed, windows)
+        return _Found(form, sources, dtype, is_assumed, windows)
 
-    def _confirmed(
-        self, target: LineSums, sources: Mapping[str, LineSums], index: IndexBox | None
-    ) -> bool:
-        """Whether all values are the same, bit for bit.
+    def _holds(self, name: str, found: _Found) -> bool:
+        """Keep what a target is, if it makes the values that the target has, bit for bit."""
+        if len({self._source[source].dtype for source in found.sources}) > 1:
+            return False
+        marks = self._target[name]
+        output = _output(name, Header(marks.shape, marks.dtype), found)
+        rule, dims = exact_rule(output)
+        used = {each: self._header(each) for each in rule.sources}
+        made = lower(Table((rule,), (), dims), used).tensors.get(name)
+        if made is None or not self._makes(made, marks):
+            return False
+        self._found[name], self._proved[name] = found, made
+        return True
+
+    def _header(self, source: str) -> Header:
+        each = self._source[source]
+        return Header(tuple(each.shape), each.dtype)
+
+    def _may_be(self, target: LineSums, sources: Mapping[str, LineSums], index: IndexBox) -> bool:
+        """Whether the first few values are the same, before a form is looked for.
 
         Args:
             target: The tensor.
             sources: What it is made of.
-            index: Where its elements are, if the sources are numbered through; ``None`` for one
-                source of the same shape.
+            index: Where its elements are, if the sources are numbered through.
         """
         dtypes = {each.weights.dtype for each in sources.values()}
-        if len(dtypes) > 1:
-            return False
+        if len(dtypes) > 1 or not target.size:
+            return not target.size
+        place = tuple([slice(min(length, _EDGE)) for length in target.shape[-2:]])
+        place = (*[slice(1)] * (len(target.shape) - len(place)), *place)
         starts = [*accumulate((each.size for each in sources.values()), initial=0)]
-        gather = _Gathered([each.weights.array() for each in sources.values()], starts)
-        wanted = target.weights.array().reshape(target.shape)
-        # Tiles, because lines of the one may be columns of the other.
-        edge = _EDGE if index is not None else None
-        for place in boxes(target.shape, _BLOCK, edge) if target.size else ():
-            if index is None:
-                (whole,) = gather.arrays
-                part = whole.reshape(target.shape)[place]
-            else:
-                part = gather(np.asarray(index[place]))
-            if target.dtype not in dtypes:
-                part = cast(np.ascontiguousarray(part), target.dtype)
-            if not np.array_equal(_words(part), _words(wanted[place])):
-                return False
-            self._passed(part.nbytes, target.weights, *[each.weights for each in sources.values()])
-        return True
+        gathered = _Gathered([each.weights.array() for each in sources.values()], starts)
+        part = gathered(np.asarray(index[place]))
+        if target.dtype not in dtypes:
+            part = cast(np.ascontiguousarray(part), target.dtype)
+        wanted = target.weights.array().reshape(target.shape)[place]
+        return np.array_equal(_words(part), _words(wanted))
 
     # -- equal tensors -------------------------------------------------------------------------------
 
@@ -382,14 +393,13 @@ class _Inference:
             parts.append(found.part._replace(start=offsets[marks.name]))
         counts = [count for _, count, _ in chain]
         index = index_of_parts(target.shape, axis, period, counts, parts)
-        if not self._confirmed(target, sources, index):
+        if not self._may_be(target, sources, index):
             return False
         shapes = {each: marks.shape for each, marks in sources.items()}
         form = _form(index, target.shape, shapes)
-        if form is None:
-            return False
-        self._add(name, form, tuple(sources), is_assumed=is_assumed)
-        return True
+        return form is not None and self._holds(
+            name, self._of(name, form, tuple(sources), is_assumed)
+        )
 
     def _chosen(self, name: str, several: list[list[LineSums]]) -> list[LineSums]:
         """One tensor for each part, and each once, as long as there are enough."""
@@ -410,43 +420,21 @@ class _Inference:
                 continue
             for window in _windows(marks, target):
                 view = window.view(marks)
-                for tried, arranged in enumerate(_arranged(whole_view(target), view)):
-                    if tried >= _MOST_TRIES:
-                        break
-                    index = index_of_part(target.shape, arranged.part)
-                    if self._confirmed(target, {source: marks}, index):
-                        form = _form(index, target.shape, {source: marks.shape})
-                        if form is None:
-                            return
-                        self._add(
-                            name,
-                            form,
-                            (source,),
-                            is_assumed=not arranged.is_sure,
-                            windows=((source, window),),
-                        )
-                        return
+                if self._arrange(name, marks, view, False, ((source, window),)):
+                    return
 
     # -- the table -----------------------------------------------------------------------------------
 
     def _made(self, config: Mapping[str, int], dims: Mapping[str, int]) -> Table:
-        headers = {
-            name: Header(tuple(each.shape), each.dtype) for name, each in self._source.items()
-        }
-        outputs = [self._output(name) for name in self._target]
+        headers = {name: self._header(name) for name in self._source}
+        outputs = [
+            _output(name, Header(marks.shape, marks.dtype), self._found.get(name))
+            for name, marks in self._target.items()
+        ]
         rules, formulas = generalized([Model(headers, outputs, config, dims)])
         drop = tuple(self._dropped())
         table = Table(tuple(rules), drop, formulas.ways_of(rules, drop))
         return self._compared(table, headers, config, dims)
-
-    def _output(self, name: str) -> Output:
-        marks, found = self._target[name], self._found.get(name)
-        header = Header(marks.shape, marks.dtype)
-        if found is None:
-            return Output(name, header, None, "no tensor of the source has its elements")
-        return Output(
-            name, header, found.form, None, found.constants, found.dtype, found.is_assumed
-        )
 
     def _dropped(self) -> Iterator[Reference]:
         """Yield what no tensor of the target has."""
@@ -486,7 +474,7 @@ class _Inference:
             name
             for name, marks in self._target.items()
             if name in self._found
-            and (name not in lowered.tensors or not self._makes(lowered.tensors[name], marks))
+            and (name not in lowered.tensors or not self._is_as_found(lowered.tensors[name], marks))
         }
         if not wrong:
             return table
@@ -501,7 +489,13 @@ class _Inference:
                 rules.append(Rule(exact, None, reason="other values than the target has"))
         return Table(tuple(rules), table.drop, table.dims, table.about)
 
+    def _is_as_found(self, made: MadeTensor, marks: LineSums) -> bool:
+        """Whether a rule makes a target: by the moves that have been carried out, or by others."""
+        proved = self._proved.get(made.name)
+        return (proved is not None and _are_same(made, proved)) or self._makes(made, marks)
+
     def _makes(self, made: MadeTensor, marks: LineSums) -> bool:
+        """Whether moves make the values of a target, bit for bit."""
         if made.header != Header(marks.shape, marks.dtype):
             return False
         wanted = marks.weights.array().reshape(-1)
@@ -519,15 +513,43 @@ class _Inference:
 
         # As a file is written: in wide blocks, so that pages of a source are read a few times.
         count = max(_WIDE // find(made.source_dtype).itemsize, 1)
-        memory = memory_for(min(count, max(marks.size, 1)), made.source_dtype)
+        is_plain = len(made.moves) == 1 and made.moves[0].is_whole and bool(made.sources)
+        size = 0 if is_plain else min(count, marks.size)
+        memory = memory_for(max(size, 1), made.source_dtype)
         for start in range(0, marks.size, count):
             stop = min(start + count, marks.size)
-            part = filled(made.moves, elements, made.source_dtype, start, stop, release, memory)
+            if is_plain:
+                part = elements(made.sources[0], start, stop)
+            else:
+                part = filled(made.moves, elements, made.source_dtype, start, stop, release, memory)
             part = changed(part, made.changes)
             if not np.array_equal(_words(part), _words(wanted[start:stop])):
                 return False
             release()
         return True
+
+
+def _output(name: str, header: Header, found: _Found | None) -> Output:
+    """A tensor of the target, and what it is made of, if that was found."""
+    if found is None:
+        return Output(name, header, None, "no tensor of the source has its elements")
+    return Output(name, header, found.form, None, found.constants, found.dtype, found.is_assumed)
+
+
+def _are_same(one: MadeTensor, other: MadeTensor) -> bool:
+    """Whether two make the same: with the same moves and casts."""
+    casts, others = [
+        [(type(change), change.dtype) for change in made.changes if isinstance(change, Cast)]
+        for made in (one, other)
+    ]
+    return (
+        one.header == other.header
+        and one.source_dtype == other.source_dtype
+        and len(casts) == len(one.changes) == len(other.changes)
+        and casts == others
+        and set(one.moves) == set(other.moves)
+        and one.equal == other.equal
+    )
 
 
 def _becomes(source: str, target: str) -> bool:

@@ -63,30 +63,54 @@ _TWO = np.uint64(0xBF58476D1CE4E5B9)
 _THREE = np.uint64(0x94D049BB133111EB)
 
 
-def _hashes(array: Array) -> Array:
-    """A number of 64 bits for each element, by its bits."""
-    words: Array = words_of(np.ascontiguousarray(array))
-    width = words.dtype.itemsize
-    if words.dtype.kind == "V":
-        halves = words.view("u8").reshape(*words.shape, -1)
-        found: Array = np.zeros(words.shape, np.uint64)
-        for number in range(halves.shape[-1]):
-            found = _mixed(found * _THREE + halves[..., number])
+class _Hashing:
+    """Makes a number of 64 bits for each element, by its bits, for one block after the other.
+
+    The numbers of a block are in the memory of those before: new memory for each takes as long again.
+
+    Args:
+        most: How many elements a block has at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._found: Array = np.empty(most, np.uint64)
+        self._shifted: Array = np.empty(most, np.uint64)
+
+    def __call__(self, array: Array) -> Array:
+        """The numbers, which the next call writes over."""
+        words: Array = words_of(np.ascontiguousarray(array))
+        found: Array = self._found[: words.size].reshape(words.shape)
+        shifted: Array = self._shifted[: words.size].reshape(words.shape)
+        width = words.dtype.itemsize
+        if words.dtype.kind == "V":
+            halves = words.view("u8").reshape(*words.shape, -1)
+            found[...] = 0
+            for number in range(halves.shape[-1]):
+                found *= _THREE
+                found += halves[..., number]
+                _mix(found, found, shifted)
+        elif width <= 2:
+            # Every number is in the table. Any other mode looks for that, or copies first.
+            np.take(_table(width), words, out=found, mode="wrap")
+        else:
+            _mix(words, found, shifted)
         return found
-    if width <= 2:
-        return _table(width)[words]
-    return _mixed(words)
 
 
-def _mixed(words: Array) -> Array:
-    found: Array = np.add(words, _ONE, dtype=np.uint64)
-    shifted: Array = found >> np.uint64(30)
-    found ^= shifted
+def _mix(words: Array, found: Array, shifted: Array) -> None:
+    """Put a number that looks random for each word where it is to be.
+
+    Args:
+        words: The words.
+        found: Where the numbers are put.
+        shifted: Memory for steps between.
+    """
+    np.add(words, _ONE, out=found, dtype=np.uint64)
+    found ^= np.right_shift(found, np.uint64(30), out=shifted)
     found *= _TWO
     found ^= np.right_shift(found, np.uint64(27), out=shifted)
     found *= _THREE
     found ^= np.right_shift(found, np.uint64(31), out=shifted)
-    return found
 
 
 _tables: dict[int, Array] = {}
@@ -95,7 +119,9 @@ _tables: dict[int, Array] = {}
 def _table(width: int) -> Array:
     """The hashes of all numbers of one or two bytes."""
     if width not in _tables:
-        _tables[width] = _mixed(np.arange(1 << 8 * width, dtype=np.uint64))
+        table: Array = np.arange(1 << 8 * width, dtype=np.uint64)
+        _mix(table, table, np.empty_like(table))
+        _tables[width] = table
     return _tables[width]
 
 
@@ -155,17 +181,18 @@ class LineSums:
             self.constant = self.weights.array().reshape(-1)[:1]
 
     def _blocks(self) -> Iterator[tuple[tuple[slice, ...], Array]]:
-        """Yield hashes of parts, each with its place."""
+        """Yield hashes of parts, each with its place; the next ones are in the same memory."""
         if not self.size:
             return
         array = self.weights.array().reshape(self.shape)
+        hashes = _Hashing(min(_BLOCK, self.size))
         passed = 0
         for place in boxes(self.shape, _BLOCK):
             part = array[place]
             passed += part.nbytes
             if self.dtype != self.weights.dtype:
                 part = cast(np.ascontiguousarray(part), self.dtype)
-            yield place, _hashes(part)
+            yield place, hashes(part)
             if passed >= _PASSED:
                 self.weights.release()
                 passed = 0
