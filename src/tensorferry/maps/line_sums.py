@@ -44,7 +44,17 @@ if TYPE_CHECKING:
             ...  # for pyright
 
 
-__all__ = ["RANGE", "LineOrder", "LineSums", "TensorView", "Window", "boxes", "whole_view"]
+__all__ = [
+    "MOST_LINE",
+    "RANGE",
+    "LineOrder",
+    "LineSums",
+    "TensorView",
+    "Window",
+    "boxes",
+    "view_as",
+    "whole_view",
+]
 
 RANGE = 1 << 64
 """The range of sums."""
@@ -52,7 +62,7 @@ _BLOCK = 1 << 15
 """How many elements are looked at at a time, so that their hashes stay in the cache."""
 _PASSED = 4 << 20
 """After how many bytes the pages of a file are freed."""
-_MOST_LINE = 1 << 22
+MOST_LINE = 1 << 22
 """The most lines of which each has a sum."""
 
 
@@ -157,7 +167,7 @@ class LineSums:
         sums = {
             (axis, axis + 1): np.zeros(length, np.uint64)
             for axis, length in enumerate(self.shape)
-            if length <= _MOST_LINE
+            if length <= MOST_LINE
         }
         total, first, is_constant = 0, None, True
         for place, hashes in self._blocks():
@@ -207,7 +217,7 @@ class LineSums:
         if found is not None:
             return found
         shape = self.shape[first:last]
-        if prod(shape) > _MOST_LINE:
+        if prod(shape) > MOST_LINE:
             return None
         made = np.zeros(shape, np.uint64)
         for place, hashes in self._blocks():
@@ -266,6 +276,12 @@ class TensorView(NamedTuple):
     steps: tuple[int, ...]
     sums: Callable[[int, int], Array | None]
 
+    def array(self) -> Array:
+        """Its elements, over the memory of the whole."""
+        weights = self.marks.weights
+        part = _PartOfWeights(weights, weights.dtype, self.shape, self.start, self.steps)
+        return part.array()
+
     def part(self, target: tuple[int, ...], lines: Sequence[LineOrder]) -> IndexPart:
         """The positions of a target's elements, by the order of lines along groups of axes."""
         found = []
@@ -286,6 +302,14 @@ def positions_along(shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
 def whole_view(marks: LineSums) -> TensorView:
     """All of a tensor."""
     return TensorView(marks, marks.shape, 0, steps_of(marks.shape), marks.sums)
+
+
+def view_as(marks: LineSums, shape: tuple[int, ...], start: int = 0) -> TensorView:
+    """A run of a tensor from a position on, with axes of its own."""
+    if shape == marks.shape:
+        return whole_view(marks)
+    steps = steps_of(shape)
+    return TensorView(marks, shape, start, steps, _part_of(marks, shape, start, steps).sums)
 
 
 class Window(NamedTuple):
