@@ -183,7 +183,7 @@ class WeightMap(Table):
         <BLANKLINE>
 
         Tensors are found by their values, whatever their names: whole, one behind another, in parts,
-        with other axes, in another float dtype. Nothing is shown as found that all values do not
+        with other axes, flattened, in another float dtype. Nothing is shown as found that all values do not
         confirm. What more than one tensor could be (zeros, ones, copies) is chosen by names and
         neighbours, and is marked as ``assumed``.
         """

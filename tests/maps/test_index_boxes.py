@@ -88,6 +88,41 @@ def test_parts_side_by_side(shape, axis, period, counts):
     assert_the_same(index[part], whole[part])
 
 
+def assert_separate(index):
+    """What one group of axes adds is the same wherever one is along the others."""
+    whole = np.asarray(index)
+    first = whole[(0,) * whole.ndim]
+    total = np.full(whole.shape, first)
+    groups = index.separate_axes()
+    assert sorted(axis for group in groups for axis in group) == [*range(whole.ndim)]
+    for group in groups:
+        which = tuple(slice(None) if axis in group else slice(1) for axis in range(whole.ndim))
+        total = total + (whole[which] - first)
+    assert np.array_equal(total, whole)
+    return groups
+
+
+@pytest.mark.parametrize(("shape", "axis", "period", "counts"), PARTS)
+def test_axes_that_are_compared_alone(shape, axis, period, counts):
+    """Of several parts none is; within one of them, all are."""
+    index, _ = several(shape, axis, period, counts)
+    split = (*shape[:axis], shape[axis] // period, period, *shape[axis + 1 :])
+    cut = (slice(None),) * (axis + 1)
+    for box in (index, index.reshape(split)):
+        assert_separate(box)
+    within = index.reshape(split)[(*cut, slice(0, counts[0]))]
+    assert len(assert_separate(within)) == len(shape)
+    halves = within.reshape((*within.shape[:axis], 1, *within.shape[axis:]))
+    assert_separate(halves)
+
+
+def test_groups_of_axes_are_compared_together():
+    part, _ = one_part((6, 4, 5), [(0, 2), (2, 3)])
+    index = index_of_part((6, 4, 5), part)
+    assert sorted(assert_separate(index)) == [[0, 1], [2]]
+    assert sorted(assert_separate(index.reshape((2, 3, 4, 5)))) == [[0, 1, 2], [3]]
+
+
 def test_a_fit_is_the_same_as_of_the_array():
     """A joined tensor with a period, as of heads: cut and split while it is fitted."""
     sources = dict.fromkeys("qkv", (4, 3, 5))

@@ -212,6 +212,71 @@ def test_small_shapes(shape):
     inferred({"a": np.asarray(x, "float32")}, {"y": np.asarray(x, "float32").copy()})
 
 
+LONG = np.random.default_rng(7).integers(0, 1 << 16, (2100, 2050), "uint16")
+"""More elements than an axis may have of which each line has a sum."""
+WIDE = np.random.default_rng(8).integers(0, 1 << 16, (2100, 1000), "uint16")
+BIAS = np.random.default_rng(6).permutation(2050).astype("uint16")
+PARAMETERS = {"w": LONG, "b": BIAS, "v": WIDE}
+FLAT = np.concatenate([LONG.reshape(-1), BIAS, WIDE.T.reshape(-1)])
+FLATTENED = {
+    "flat": (LONG, LONG.reshape(-1), "w : a b -> (a b)"),
+    "flat and transposed": (LONG, LONG.T.reshape(-1), "w : a b -> (b a)"),
+    "flat on both sides": (LONG.reshape(-1), LONG.reshape(-1), "w"),
+    "of a flat one": (LONG.reshape(-1), LONG, "w : (a 2050) -> a 2050"),
+    "of a flat one, transposed": (LONG.reshape(-1), LONG.T, "w : (a 2050) -> 2050 a"),
+    "rotary": (
+        LONG,
+        LONG.reshape(10, 2, 105, 2050).swapaxes(1, 2).reshape(-1),
+        "w : (a 2 105) b -> (a 105 2 b)",
+    ),
+    "two long axes": (
+        LONG.reshape(1, -1),
+        LONG.reshape(-1, 1),
+        "w : 1 a -> a 1",
+    ),
+    "a part": (np.concatenate([LONG, WIDE], 1), LONG.T.reshape(-1), "w[:, :2050] : a b -> (b a)"),
+}
+
+
+@pytest.mark.parametrize("how", FLATTENED)
+def test_an_axis_may_be_long(how):
+    """Of four million lines and more, not each has a sum."""
+    source, target, text = FLATTENED[how]
+    table, _ = inferred({"w": source}, {"y": np.ascontiguousarray(target)})
+    assert lines(table) == [f'"y" = "{text}"']
+
+
+def test_all_parameters_as_one():
+    """As a wrapper for training keeps them: flat, one behind the other."""
+    table, _ = inferred(PARAMETERS, {"y": FLAT})
+    assert lines(table) == [
+        '"y" = { concat = ["w : a b -> (a b)", "b", "v : a b -> (b a)"], axis = 0 }'
+    ]
+    table, rules = inferred({"y": FLAT}, PARAMETERS)
+    assert rules["b"].sources == rules["w"].sources == ("y",)
+    assert '"v" = "y[4307050:6407050] : (a 2100) -> 2100 a"' in lines(table)
+    table, _ = inferred({"y": FLAT}, {"w": LONG})
+    assert table.dropped == ("y[4305000:6407050]",)
+
+
+def test_what_is_not_found_along_a_long_axis_is_said():
+    """Where nobody looked is not what is not there."""
+    odd = np.append(LONG.reshape(-1), np.uint16(3))
+    (rule,) = ferry.WeightMap.infer(PARAMETERS, {"y": odd}).rules
+    assert "as far as y tells, of which an axis has more than 4194304 lines" in rule.reason
+    (rule,) = ferry.WeightMap.infer({"y": odd}, {"w": LONG}).rules
+    assert "as far as y tells" in rule.reason
+    shuffled = np.random.default_rng(4).permutation(LONG.reshape(-1))
+    (rule,) = ferry.WeightMap.infer({"w": LONG}, {"y": shuffled}).rules
+    assert rule.reason == "the elements of w, in an order that was not found"
+
+
+def test_no_elements_have_another_shape():
+    """There is nothing to compare, and nothing to find out."""
+    source = {"a": np.zeros((0, 3), "float32"), "b": Q}
+    inferred(source, {"x": np.zeros((3, 0), "float32"), "y": Q.copy()})
+
+
 def test_files(tmp_path):
     """From files of two formats, of which one is compressed."""
     source, expected = llama()

@@ -392,7 +392,16 @@ def _difference(box: Box, lines: Sequence[Array], first: int) -> tuple[int, ...]
         bad = np.flatnonzero(box[tuple(places)] != some + first)
         if len(bad):
             return tuple(int(place[bad[0]]) for place in places)
-    return _first_difference(box, lines, first)
+    if isinstance(box, np.ndarray):
+        return _first_difference(box, lines, first)
+    for axes in box.separate_axes():
+        # What the others add is the same wherever one is along these.
+        which = [slice(None) if axis in axes else 0 for axis in range(box.ndim)]
+        found = _first_difference(box[tuple(which)], [lines[axis] for axis in axes], first)
+        if found is not None:
+            at = dict(zip(axes, found, strict=True))
+            return tuple([at.get(axis, 0) for axis in range(box.ndim)])
+    return None
 
 
 def _first_difference(box: Box, lines: Sequence[Array], first: int) -> tuple[int, ...] | None:

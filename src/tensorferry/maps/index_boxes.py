@@ -72,7 +72,7 @@ class _Whole(NamedTuple):
         """The positions at coordinates along each axis of the tensor, which are broadcast."""
         rows, within = np.divmod(coordinates[self.axis], self.period)
         number = np.searchsorted(self.firsts, within, "right") - 1
-        numbers = np.unique(number)
+        numbers = self.numbers_at(coordinates[self.axis])
         apart = [*coordinates[: self.axis], rows, within, *coordinates[self.axis + 1 :]]
         if numbers.size == 1:
             return self._of_part(int(numbers[0]), apart)
@@ -92,6 +92,11 @@ class _Whole(NamedTuple):
                 some = [np.broadcast_to(one, shape)[is_here] for one in apart]
                 found[is_here] = self._of_part(each, some)
         return found
+
+    def numbers_at(self, coordinates: Any) -> Array:
+        """The numbers of the parts that have coordinates along the axis, each once."""
+        within = np.remainder(coordinates, self.period)
+        return np.unique(np.searchsorted(self.firsts, within, "right") - 1)
 
     def _of_part(self, number: int, apart: Sequence[Any]) -> Any:
         within = apart[self.axis + 1] - self.firsts[number]
@@ -171,6 +176,35 @@ class IndexBox:
                 starts[own.axis] += begin * own.step
         box = IndexBox(self._whole, tuple(starts), tuple(axes))
         return box if len(axes) > 1 else np.asarray(box)[()]
+
+    def separate_axes(self) -> list[list[int]]:
+        """Groups of axes that add to positions whatever the index along all others is."""
+        groups: list[set[int]] = []
+        for together in self._together():
+            axes = {at for at, own in enumerate(self._axes) if own.axis in together}
+            for group in [group for group in groups if group & axes]:
+                groups.remove(group)
+                axes |= group
+            groups.append(axes)
+        rest = {*range(len(self._axes))}.difference(*groups)
+        return [sorted(axes) for axes in (*groups, *[{axis} for axis in rest]) if axes]
+
+    def _together(self) -> Iterator[set[int]]:
+        """Yield axes of the tensor that say together what is added."""
+        whole = self._whole
+        if isinstance(whole, IndexPart):
+            for first, last, _ in whole.lines:
+                yield {*range(first, last)}
+            return
+        grid = np.ogrid[tuple([slice(length) for length in self.shape])]
+        along = self._coordinates(grid)[whole.axis]
+        number = whole.numbers_at(along)
+        if number.size > 1:
+            yield {*range(len(self._starts))}
+            return
+        for first, last, _ in whole.parts[int(number[0])].lines:
+            # The axis is two in a part: the rows, and what is in a row.
+            yield {axis - (axis > whole.axis) for axis in range(first, last)}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         del copy  # it is new memory anyway

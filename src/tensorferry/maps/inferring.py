@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from difflib import SequenceMatcher
-from itertools import accumulate
-from math import prod
+from itertools import accumulate, islice, product
+from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,13 +19,15 @@ import numpy as np
 from ..core.dtypes import find
 from ..host.casts import cast
 from .applying import changed, filled, memory_for, words_of
-from .expressions import AxisSlice, Reference
+from .arranging import arranged
+from .expressions import AxisSlice, Cast, Reference
 from .fitting import NotFittedError, fitted
-from .forms import Filled, Piece, Placed, Stretch
+from .foldings import foldings, is_long
+from .forms import Filled, Joined, Piece, Placed, Stretch
 from .formulas import Formula
-from .generalizing import Model, Output, generalized
+from .generalizing import Model, Output, exact_rule, generalized
 from .index_boxes import index_of_part, index_of_parts
-from .line_sums import RANGE, LineSums, Window, boxes, whole_view
+from .line_sums import MOST_LINE, RANGE, LineSums, Window, view_as, whole_view
 from .lowering import Header, lower
 from .names import NameTemplate
 from .spelling import numbered
@@ -36,97 +38,19 @@ if TYPE_CHECKING:
 
     from ..typing import Array
     from .forms import Form
-    from .index_boxes import IndexBox, IndexPart
-    from .line_sums import LineOrder, TensorView, Weights
+    from .index_boxes import IndexBox
+    from .line_sums import TensorView, Weights
     from .lowering import MadeTensor
 
 __all__ = ["inferred"]
 
-_BLOCK = 1 << 18
-"""How many elements are looked at at a time."""
-_EDGE = 512
-"""How many of them along each axis, where the order of two tensors differs."""
+_EDGE = 64
+"""How many elements along each axis are compared before a form is looked for."""
 _WIDE = 16 << 20
 """How many bytes are made of a table at a time."""
-_PASSED = 4 << 20
-"""After how many bytes the pages of files are freed."""
 _MOST_TRIES = 4096
+_MOST_FITS = 64
 _MOST_DIVISORS = 64
-
-
-# -- how lines lie ---------------------------------------------------------------------------------
-
-
-class _Arranged(NamedTuple):
-    """Where the elements of one part are in another.
-
-    Args:
-        part: The positions of the one's elements in the other tensor.
-        is_sure: Whether no two lines were equal.
-    """
-
-    part: IndexPart
-    is_sure: bool
-
-
-def _arranged(target: TensorView, source: TensorView) -> Iterator[_Arranged]:
-    """Yield ways in which a target's elements may lie in a source, by the sums of lines."""
-    for lines, is_sure in _matches(target, source, 0, frozenset()):
-        yield _Arranged(source.part(target.shape, lines), is_sure)
-
-
-def _matches(
-    target: TensorView, source: TensorView, axis: int, used: frozenset[int]
-) -> Iterator[tuple[list[LineOrder], bool]]:
-    """Yield matches of groups of axes from one on, and whether no two lines were equal."""
-    if axis == len(target.shape):
-        left = [at for at, length in enumerate(source.shape) if length > 1 and at not in used]
-        if not left:
-            yield [], True
-        return
-    if target.shape[axis] == 1:
-        yield from _matches(target, source, axis + 1, used)
-        return
-    for last in range(axis + 1, len(target.shape) + 1):
-        length = prod(target.shape[axis:last])
-        for first, end in _groups(source.shape, length, used):
-            order, is_sure = _order(target.sums(axis, last), source.sums(first, end))
-            if order is None:
-                continue
-            taken = used | frozenset(range(first, end))
-            for rest, rest_sure in _matches(target, source, last, taken):
-                yield [((axis, last), (first, end), order), *rest], is_sure and rest_sure
-
-
-def _groups(shape: tuple[int, ...], length: int, used: frozenset[int]) -> Iterator[tuple[int, int]]:
-    """Yield groups of neighbouring axes of a length, none of which is used."""
-    for first in range(len(shape)):
-        if shape[first] == 1 or first in used:
-            continue
-        size = 1
-        for last in range(first, len(shape)):
-            if last in used:
-                break
-            size *= shape[last]
-            if size == length and shape[last] > 1:
-                yield first, last + 1
-            if size > length:
-                break
-
-
-def _order(target: Array | None, source: Array | None) -> tuple[Array | None, bool]:
-    """Which line of a source each line of a target is, and whether no two are equal."""
-    if target is None or source is None or target.size != source.size:
-        return None, False
-    if np.array_equal(target, source):
-        return np.arange(target.size), np.unique(target).size == target.size
-    to, of = np.argsort(target, kind="stable"), np.argsort(source, kind="stable")
-    ordered = target[to]
-    if not np.array_equal(ordered, source[of]):
-        return None, False
-    order = np.empty(target.size, np.int64)
-    order[to] = of
-    return order, not bool((ordered[1:] == ordered[:-1]).any())
 
 
 # -- all tensors -----------------------------------------------------------------------------------
@@ -175,17 +99,10 @@ class _Inference:
         self._target = {name: LineSums(name, each, each.dtype) for name, each in target.items()}
         self._marks: dict[tuple[str, str], LineSums] = {}
         self._found: dict[str, _Found] = {}
+        self._proved: dict[str, MadeTensor] = {}
+        self._runs: dict[tuple[str, str], Array | None] = {}
         self._by_total: dict[tuple[str, int, int], list[str]] = defaultdict(list)
         self._dtypes_done: set[str] = set()
-        self._read = 0
-
-    def _passed(self, nbytes: int, *weights: Weights) -> None:
-        """Free the pages of files, now and then: they count as memory."""
-        self._read += nbytes
-        if self._read >= _PASSED:
-            self._read = 0
-            for each in weights:
-                each.release()
 
     def _marks_of(self, name: str, dtype: str) -> LineSums:
         found = self._marks.get((name, dtype))
@@ -242,69 +159,108 @@ class _Inference:
         """Find how a whole source lies in a target."""
         target = self._target[name]
         marks = self._marks_of(source, target.dtype)
-        if target.shape == marks.shape and (
+        are_same = target.shape == marks.shape and (
             target.constant is not None or _are_alike(target, marks)
-        ):
-            form = _identity(source, target.shape)
-            if self._confirmed(target, {source: marks}, None):
-                self._add(name, form, (source,), is_assumed=is_assumed)
+        )
+        if are_same or (is_long(target.shape) and _long(target.shape) == _long(marks.shape)):
+            form = _identity(source, marks.shape, target.shape)
+            found = self._of(name, form, (source,), is_assumed)
+            if self._holds(name, found):
                 return True
-        for tried, arranged in enumerate(_arranged(whole_view(target), whole_view(marks))):
-            if tried >= _MOST_TRIES:
-                break
-            index = index_of_part(target.shape, arranged.part)
-            if self._confirmed(target, {source: marks}, index):
-                found = _form(index, target.shape, {source: marks.shape})
-                if found is None:
-                    return False
-                self._add(name, found, (source,), is_assumed=is_assumed or not arranged.is_sure)
-                return True
+        ways = product(foldings(target.shape, marks.shape), foldings(marks.shape, target.shape))
+        for to, of in ways:
+            views = view_as(target, to.shape), view_as(marks, of.shape)
+            merges = not (to.is_folded or of.is_folded)
+            for form, is_sure in self._forms(*views, of.shape, merges=merges):
+                folded = to.target(of.source(form))
+                found = self._of(name, folded, (source,), is_assumed or not is_sure)
+                if self._holds(name, found):
+                    return True
         return False
 
-    def _add(
+    def _forms(
         self,
-        name: str,
-        form: Form,
-        sources: tuple[str, ...],
+        to: TensorView,
+        of: TensorView,
+        shape: tuple[int, ...],
+        first: int = 0,
         *,
-        is_assumed: bool,
-        windows: tuple[tuple[str, Window], ...] = (),
-    ) -> None:
-        kinds = {self._source[source].dtype for source in sources}
-        (dtype,) = kinds if len(kinds) == 1 else {self._target[name].dtype}
-        self._found[name] = _Found(form, sources, dtype, is_assumed, windows)
-
-    def _confirmed(
-        self, target: LineSums, sources: Mapping[str, LineSums], index: IndexBox | None
-    ) -> bool:
-        """Whether all values are the same, bit for bit.
+        merges: bool,
+    ) -> Iterator[tuple[Form, bool]]:
+        """Yield forms that a target, or a part of it, may have, and whether no two lines were equal.
 
         Args:
-            target: The tensor.
-            sources: What it is made of.
-            index: Where its elements are, if the sources are numbered through; ``None`` for one
-                source of the same shape.
+            to: The target.
+            of: The source, or a part of it.
+            shape: The shape of the source.
+            first: Where that begins.
+            merges: Whether several axes of the one may be one of the other.
         """
-        dtypes = {each.weights.dtype for each in sources.values()}
-        if len(dtypes) > 1:
+        fits = 0
+        for way in islice(arranged(to, of, merges=merges), _MOST_TRIES):
+            part = way.part
+            if not self._may_be(to, [of.marks], index_of_part(to.shape, part)):
+                continue
+            index = index_of_part(to.shape, part._replace(start=part.start - first))
+            form = _form(index, to.shape, {of.marks.name: shape})
+            if form is not None:
+                yield form, way.is_sure
+            fits += 1
+            if fits >= _MOST_FITS:
+                return
+
+    def _of(
+        self,
+        name: str,
+        form: Form | None,
+        sources: tuple[str, ...],
+        is_assumed: bool,
+        windows: tuple[tuple[str, Window], ...] = (),
+    ) -> _Found | None:
+        if form is None:
+            return None
+        kinds = {self._source[source].dtype for source in sources}
+        (dtype,) = kinds if len(kinds) == 1 else {self._target[name].dtype}
+        return _Found(form, sources, dtype, is_assumed, windows)
+
+    def _holds(self, name: str, found: _Found | None) -> bool:
+        """Keep what a target is, if it makes the values that the target has, bit for bit."""
+        if found is None or len({self._source[source].dtype for source in found.sources}) > 1:
             return False
-        starts = [*accumulate((each.size for each in sources.values()), initial=0)]
-        gather = _Gathered([each.weights.array() for each in sources.values()], starts)
-        wanted = target.weights.array().reshape(target.shape)
-        # Tiles, because lines of the one may be columns of the other.
-        edge = _EDGE if index is not None else None
-        for place in boxes(target.shape, _BLOCK, edge) if target.size else ():
-            if index is None:
-                (whole,) = gather.arrays
-                part = whole.reshape(target.shape)[place]
-            else:
-                part = gather(np.asarray(index[place]))
-            if target.dtype not in dtypes:
-                part = cast(np.ascontiguousarray(part), target.dtype)
-            if not np.array_equal(_words(part), _words(wanted[place])):
-                return False
-            self._passed(part.nbytes, target.weights, *[each.weights for each in sources.values()])
+        marks = self._target[name]
+        output = _output(name, Header(marks.shape, marks.dtype), found)
+        rule, dims = exact_rule(output)
+        used = {each: self._header(each) for each in rule.sources}
+        made = lower(Table((rule,), (), dims), used).tensors.get(name)
+        if made is None or not self._makes(made, marks):
+            return False
+        self._found[name], self._proved[name] = found, made
         return True
+
+    def _header(self, source: str) -> Header:
+        each = self._source[source]
+        return Header(tuple(each.shape), each.dtype)
+
+    def _may_be(self, target: TensorView, sources: Sequence[LineSums], index: IndexBox) -> bool:
+        """Whether the first few values are the same, before a form is looked for.
+
+        Args:
+            target: The tensor, or a part of it.
+            sources: What it is made of.
+            index: Where its elements are, if the sources are numbered through.
+        """
+        dtypes = {each.weights.dtype for each in sources}
+        if len(dtypes) > 1 or 0 in target.shape:
+            return 0 in target.shape
+        place = tuple([slice(min(length, _EDGE)) for length in target.shape[-2:]])
+        place = (*[slice(1)] * (len(target.shape) - len(place)), *place)
+        starts = [*accumulate((each.size for each in sources), initial=0)]
+        gathered = _Gathered([each.weights.array() for each in sources], starts)
+        part = gathered(np.asarray(index[place]))
+        dtype = target.marks.dtype
+        if dtype not in dtypes:
+            part = cast(np.ascontiguousarray(part), dtype)
+        return np.array_equal(_words(part), _words(target.array()[place]))
 
     # -- equal tensors -------------------------------------------------------------------------------
 
@@ -348,6 +304,9 @@ class _Inference:
         target = self._target[name]
         candidates = [self._marks_of(each, target.dtype) for each in self._candidates(target.dtype)]
         smaller = [each for each in candidates if 0 < each.size < target.size]
+        if is_long(target.shape) and len(target.shape) == 1:
+            self._joined_flat(name, smaller)
+            return
         for axis, length in enumerate(target.shape):
             sums = target.sums(axis, axis + 1)
             if sums is None or length < 2:
@@ -375,21 +334,51 @@ class _Inference:
                 offsets[marks.name], sources[marks.name] = start, marks
                 start += marks.size
             view = Window(axis, period, first, count).view(target)
-            found = next(iter(_arranged(view, whole_view(marks))), None)
+            found = next(arranged(view, whole_view(marks)), None)
             if found is None:
                 return False
             is_assumed = is_assumed or not found.is_sure
             parts.append(found.part._replace(start=offsets[marks.name]))
         counts = [count for _, count, _ in chain]
         index = index_of_parts(target.shape, axis, period, counts, parts)
-        if not self._confirmed(target, sources, index):
+        if not self._may_be(whole_view(target), [*sources.values()], index):
             return False
         shapes = {each: marks.shape for each, marks in sources.items()}
         form = _form(index, target.shape, shapes)
-        if form is None:
-            return False
-        self._add(name, form, tuple(sources), is_assumed=is_assumed)
-        return True
+        return form is not None and self._holds(
+            name, self._of(name, form, tuple(sources), is_assumed)
+        )
+
+    def _joined_flat(self, name: str, smaller: list[LineSums]) -> None:
+        """A long axis that is made of whole sources: each begins at a multiple of what divides all."""
+        target = self._target[name]
+        run = gcd(target.size, *[marks.size for marks in smaller])
+        lines = view_as(target, (target.size // run, run)).sums(0, 1)
+        chain = None if lines is None else _chain(lines, run, smaller)
+        if not chain:
+            return
+        parts, is_assumed = [], False
+        chosen = self._chosen(name, [marks for _, _, marks in chain])
+        for (first, _, several), marks in zip(chain, chosen, strict=True):
+            found = self._run(target, first * run, marks)
+            if found is None:
+                return
+            parts.append(found[0])
+            is_assumed = is_assumed or len(several) > 1 or not found[1]
+        form = Joined(tuple(parts), 0, False, 1)
+        sources = tuple(dict.fromkeys(marks.name for marks in chosen))
+        self._holds(name, self._of(name, form, sources, is_assumed))
+
+    def _run(self, target: LineSums, start: int, marks: LineSums) -> tuple[Form, bool] | None:
+        """How a whole source is a run of a target of one axis, and whether no two lines were equal."""
+        ways = product(foldings((marks.size,), marks.shape, 1), foldings(marks.shape, marks.shape))
+        for to, of in ways:
+            views = view_as(target, to.shape, start), view_as(marks, of.shape)
+            for form, is_sure in self._forms(*views, of.shape, merges=False):
+                folded = to.target(of.source(form))
+                if folded is not None:
+                    return folded, is_sure
+        return None
 
     def _chosen(self, name: str, several: list[list[LineSums]]) -> list[LineSums]:
         """One tensor for each part, and each once, as long as there are enough."""
@@ -408,45 +397,87 @@ class _Inference:
             marks = self._marks_of(source, target.dtype)
             if marks.size <= target.size:
                 continue
+            if is_long(marks.shape) and len(marks.shape) == 1:
+                if self._cut(name, marks):
+                    return
+                continue
             for window in _windows(marks, target):
                 view = window.view(marks)
-                for tried, arranged in enumerate(_arranged(whole_view(target), view)):
-                    if tried >= _MOST_TRIES:
-                        break
-                    index = index_of_part(target.shape, arranged.part)
-                    if self._confirmed(target, {source: marks}, index):
-                        form = _form(index, target.shape, {source: marks.shape})
-                        if form is None:
-                            return
-                        self._add(
-                            name,
-                            form,
-                            (source,),
-                            is_assumed=not arranged.is_sure,
-                            windows=((source, window),),
+                for to in foldings(target.shape, view.shape):
+                    views = view_as(target, to.shape), view
+                    merges = not to.is_folded
+                    for form, is_sure in self._forms(*views, marks.shape, merges=merges):
+                        found = self._of(
+                            name, to.target(form), (source,), not is_sure, ((source, window),)
                         )
-                        return
+                        if self._holds(name, found):
+                            return
+
+    def _cut(self, name: str, marks: LineSums) -> bool:
+        """Find a target in a long axis: it begins at a multiple of what divides all targets."""
+        target = self._target[name]
+        sizes = [each.size for each in self._target.values() if 0 < each.size < marks.size]
+        run = gcd(marks.size, *sizes)
+        key = marks.name, marks.dtype
+        if key not in self._runs:
+            self._runs[key] = view_as(marks, (marks.size // run, run)).sums(0, 1)
+        lines = self._runs[key]
+        if lines is None:
+            return False
+        for at in _places(lines, target.size // run, target.total):
+            first = at * run
+            window = Window(0, marks.size, first, target.size)
+            ways = product(
+                foldings(target.shape, target.shape), foldings((target.size,), target.shape, 1)
+            )
+            for to, of in ways:
+                views = view_as(target, to.shape), view_as(marks, of.shape, first)
+                for form, is_sure in self._forms(*views, of.shape, first, merges=False):
+                    found = self._of(
+                        name,
+                        to.target(of.source(form, first)),
+                        (marks.name,),
+                        not is_sure,
+                        ((marks.name, window),),
+                    )
+                    if self._holds(name, found):
+                        return True
+        return False
 
     # -- the table -----------------------------------------------------------------------------------
 
     def _made(self, config: Mapping[str, int], dims: Mapping[str, int]) -> Table:
-        headers = {
-            name: Header(tuple(each.shape), each.dtype) for name, each in self._source.items()
-        }
-        outputs = [self._output(name) for name in self._target]
+        headers = {name: self._header(name) for name in self._source}
+        outputs = [
+            _output(
+                name,
+                Header(marks.shape, marks.dtype),
+                self._found.get(name),
+                None if name in self._found else self._why(marks),
+            )
+            for name, marks in self._target.items()
+        ]
         rules, formulas = generalized([Model(headers, outputs, config, dims)])
         drop = tuple(self._dropped())
         table = Table(tuple(rules), drop, formulas.ways_of(rules, drop))
         return self._compared(table, headers, config, dims)
 
-    def _output(self, name: str) -> Output:
-        marks, found = self._target[name], self._found.get(name)
-        header = Header(marks.shape, marks.dtype)
-        if found is None:
-            return Output(name, header, None, "no tensor of the source has its elements")
-        return Output(
-            name, header, found.form, None, found.constants, found.dtype, found.is_assumed
-        )
+    def _why(self, marks: LineSums) -> str:
+        """Why a target was not found."""
+        sources = self._by_total.get((marks.dtype, marks.size, marks.total))
+        if sources:
+            return f"the elements of {sources[0]}, in an order that was not found"
+        where = [
+            marks,
+            *[self._marks_of(each, marks.dtype) for each in self._candidates(marks.dtype)],
+        ]
+        long = next((each for each in where if is_long(each.shape)), None)
+        if long is not None:
+            return (
+                f"no tensor of the source has its elements, as far as {long.name} tells, of which an "
+                f"axis has more than {MOST_LINE} lines: infer from files in which it has more axes"
+            )
+        return "no tensor of the source has its elements"
 
     def _dropped(self) -> Iterator[Reference]:
         """Yield what no tensor of the target has."""
@@ -486,7 +517,7 @@ class _Inference:
             name
             for name, marks in self._target.items()
             if name in self._found
-            and (name not in lowered.tensors or not self._makes(lowered.tensors[name], marks))
+            and (name not in lowered.tensors or not self._is_as_found(lowered.tensors[name], marks))
         }
         if not wrong:
             return table
@@ -501,7 +532,13 @@ class _Inference:
                 rules.append(Rule(exact, None, reason="other values than the target has"))
         return Table(tuple(rules), table.drop, table.dims, table.about)
 
+    def _is_as_found(self, made: MadeTensor, marks: LineSums) -> bool:
+        """Whether a rule makes a target: by the moves that have been carried out, or by others."""
+        proved = self._proved.get(made.name)
+        return (proved is not None and _are_same(made, proved)) or self._makes(made, marks)
+
     def _makes(self, made: MadeTensor, marks: LineSums) -> bool:
+        """Whether moves make the values of a target, bit for bit."""
         if made.header != Header(marks.shape, marks.dtype):
             return False
         wanted = marks.weights.array().reshape(-1)
@@ -519,15 +556,43 @@ class _Inference:
 
         # As a file is written: in wide blocks, so that pages of a source are read a few times.
         count = max(_WIDE // find(made.source_dtype).itemsize, 1)
-        memory = memory_for(min(count, max(marks.size, 1)), made.source_dtype)
+        is_plain = len(made.moves) == 1 and made.moves[0].is_whole and bool(made.sources)
+        size = 0 if is_plain else min(count, marks.size)
+        memory = memory_for(max(size, 1), made.source_dtype)
         for start in range(0, marks.size, count):
             stop = min(start + count, marks.size)
-            part = filled(made.moves, elements, made.source_dtype, start, stop, release, memory)
+            if is_plain:
+                part = elements(made.sources[0], start, stop)
+            else:
+                part = filled(made.moves, elements, made.source_dtype, start, stop, release, memory)
             part = changed(part, made.changes)
             if not np.array_equal(_words(part), _words(wanted[start:stop])):
                 return False
             release()
         return True
+
+
+def _output(name: str, header: Header, found: _Found | None, reason: str | None = None) -> Output:
+    """A tensor of the target, and what it is made of, or why that was not found."""
+    if found is None:
+        return Output(name, header, None, reason)
+    return Output(name, header, found.form, None, found.constants, found.dtype, found.is_assumed)
+
+
+def _are_same(one: MadeTensor, other: MadeTensor) -> bool:
+    """Whether two make the same: with the same moves and casts."""
+    casts, others = [
+        [(type(change), change.dtype) for change in made.changes if isinstance(change, Cast)]
+        for made in (one, other)
+    ]
+    return (
+        one.header == other.header
+        and one.source_dtype == other.source_dtype
+        and len(casts) == len(one.changes) == len(other.changes)
+        and casts == others
+        and set(one.moves) == set(other.moves)
+        and one.equal == other.equal
+    )
 
 
 def _becomes(source: str, target: str) -> bool:
@@ -539,14 +604,33 @@ def _are_alike(one: LineSums, other: LineSums) -> bool:
     """Whether all lines of two tensors of one shape have the same sums."""
     for axis in range(len(one.shape)):
         first, second = one.sums(axis, axis + 1), other.sums(axis, axis + 1)
-        if first is None or second is None or not np.array_equal(first, second):
+        # Of long axes nothing is known.
+        if first is not None and second is not None and not np.array_equal(first, second):
             return False
     return True
 
 
-def _identity(source: str, shape: tuple[int, ...]) -> Form:
-    left = tuple([(Stretch(axis, length, 0, length),) for axis, length in enumerate(shape)])
-    right = tuple([(Placed(axis, length, False),) for axis, length in enumerate(shape)])
+def _long(shape: tuple[int, ...]) -> list[int]:
+    """The lengths without those of one element."""
+    return [length for length in shape if length > 1]
+
+
+def _identity(source: str, shape: tuple[int, ...], target: tuple[int, ...]) -> Form:
+    """The form of a tensor as it is; axes of one element may be others."""
+    keys = [*accumulate((length > 1 for length in shape), initial=0)]
+    left = tuple(
+        [
+            (Stretch(key, length, 0, length),) if length > 1 else ()
+            for key, length in zip(keys, shape, strict=False)
+        ]
+    )
+    places = [*accumulate((length > 1 for length in target), initial=0)]
+    right = tuple(
+        [
+            (Placed(key, length, False),) if length > 1 else ()
+            for key, length in zip(places, target, strict=False)
+        ]
+    )
     return Piece(source, (), left, right)
 
 
@@ -637,7 +721,6 @@ def _chain(
 
 def _windows(marks: LineSums, target: LineSums) -> Iterator[Window]:
     """Yield the parts of a tensor whose elements are those of another."""
-    total = np.uint64(target.total)
     for axis, length in enumerate(marks.shape):
         sums = marks.sums(axis, axis + 1)
         if sums is None or length < 2:
@@ -648,10 +731,16 @@ def _windows(marks: LineSums, target: LineSums) -> Iterator[Window]:
             if target.size % per_line or not 0 < count < period:
                 continue
             lines = sums.reshape(-1, period).sum(axis=0, dtype=np.uint64)
-            before = np.zeros(period + 1, np.uint64)
-            np.cumsum(lines, out=before[1:])
-            for first in np.flatnonzero(before[count:] - before[:-count] == total).tolist():
+            for first in _places(lines, count, target.total):
                 yield Window(axis, period, first, count)
+
+
+def _places(lines: Array, count: int, total: int) -> list[int]:
+    """Where so many neighbours among sums have a total."""
+    before: Array = np.zeros(lines.size + 1, np.uint64)
+    np.cumsum(lines, out=before[1:])
+    found: list[int] = np.flatnonzero(before[count:] - before[:-count] == np.uint64(total)).tolist()
+    return found
 
 
 def _left(source: str, shape: tuple[int, ...], windows: list[Window]) -> Iterator[Reference]:

@@ -44,7 +44,17 @@ if TYPE_CHECKING:
             ...  # for pyright
 
 
-__all__ = ["RANGE", "LineOrder", "LineSums", "TensorView", "Window", "boxes", "whole_view"]
+__all__ = [
+    "MOST_LINE",
+    "RANGE",
+    "LineOrder",
+    "LineSums",
+    "TensorView",
+    "Window",
+    "boxes",
+    "view_as",
+    "whole_view",
+]
 
 RANGE = 1 << 64
 """The range of sums."""
@@ -52,7 +62,7 @@ _BLOCK = 1 << 15
 """How many elements are looked at at a time, so that their hashes stay in the cache."""
 _PASSED = 4 << 20
 """After how many bytes the pages of a file are freed."""
-_MOST_LINE = 1 << 22
+MOST_LINE = 1 << 22
 """The most lines of which each has a sum."""
 
 
@@ -63,30 +73,54 @@ _TWO = np.uint64(0xBF58476D1CE4E5B9)
 _THREE = np.uint64(0x94D049BB133111EB)
 
 
-def _hashes(array: Array) -> Array:
-    """A number of 64 bits for each element, by its bits."""
-    words: Array = words_of(np.ascontiguousarray(array))
-    width = words.dtype.itemsize
-    if words.dtype.kind == "V":
-        halves = words.view("u8").reshape(*words.shape, -1)
-        found: Array = np.zeros(words.shape, np.uint64)
-        for number in range(halves.shape[-1]):
-            found = _mixed(found * _THREE + halves[..., number])
+class _Hashing:
+    """Makes a number of 64 bits for each element, by its bits, for one block after the other.
+
+    The numbers of a block are in the memory of those before: new memory for each takes as long again.
+
+    Args:
+        most: How many elements a block has at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._found: Array = np.empty(most, np.uint64)
+        self._shifted: Array = np.empty(most, np.uint64)
+
+    def __call__(self, array: Array) -> Array:
+        """The numbers, which the next call writes over."""
+        words: Array = words_of(np.ascontiguousarray(array))
+        found: Array = self._found[: words.size].reshape(words.shape)
+        shifted: Array = self._shifted[: words.size].reshape(words.shape)
+        width = words.dtype.itemsize
+        if words.dtype.kind == "V":
+            halves = words.view("u8").reshape(*words.shape, -1)
+            found[...] = 0
+            for number in range(halves.shape[-1]):
+                found *= _THREE
+                found += halves[..., number]
+                _mix(found, found, shifted)
+        elif width <= 2:
+            # Every number is in the table. Any other mode looks for that, or copies first.
+            np.take(_table(width), words, out=found, mode="wrap")
+        else:
+            _mix(words, found, shifted)
         return found
-    if width <= 2:
-        return _table(width)[words]
-    return _mixed(words)
 
 
-def _mixed(words: Array) -> Array:
-    found: Array = np.add(words, _ONE, dtype=np.uint64)
-    shifted: Array = found >> np.uint64(30)
-    found ^= shifted
+def _mix(words: Array, found: Array, shifted: Array) -> None:
+    """Put a number that looks random for each word where it is to be.
+
+    Args:
+        words: The words.
+        found: Where the numbers are put.
+        shifted: Memory for steps between.
+    """
+    np.add(words, _ONE, out=found, dtype=np.uint64)
+    found ^= np.right_shift(found, np.uint64(30), out=shifted)
     found *= _TWO
     found ^= np.right_shift(found, np.uint64(27), out=shifted)
     found *= _THREE
     found ^= np.right_shift(found, np.uint64(31), out=shifted)
-    return found
 
 
 _tables: dict[int, Array] = {}
@@ -95,7 +129,9 @@ _tables: dict[int, Array] = {}
 def _table(width: int) -> Array:
     """The hashes of all numbers of one or two bytes."""
     if width not in _tables:
-        _tables[width] = _mixed(np.arange(1 << 8 * width, dtype=np.uint64))
+        table: Array = np.arange(1 << 8 * width, dtype=np.uint64)
+        _mix(table, table, np.empty_like(table))
+        _tables[width] = table
     return _tables[width]
 
 
@@ -131,7 +167,7 @@ class LineSums:
         sums = {
             (axis, axis + 1): np.zeros(length, np.uint64)
             for axis, length in enumerate(self.shape)
-            if length <= _MOST_LINE
+            if length <= MOST_LINE
         }
         total, first, is_constant = 0, None, True
         for place, hashes in self._blocks():
@@ -155,17 +191,18 @@ class LineSums:
             self.constant = self.weights.array().reshape(-1)[:1]
 
     def _blocks(self) -> Iterator[tuple[tuple[slice, ...], Array]]:
-        """Yield hashes of parts, each with its place."""
+        """Yield hashes of parts, each with its place; the next ones are in the same memory."""
         if not self.size:
             return
         array = self.weights.array().reshape(self.shape)
+        hashes = _Hashing(min(_BLOCK, self.size))
         passed = 0
         for place in boxes(self.shape, _BLOCK):
             part = array[place]
             passed += part.nbytes
             if self.dtype != self.weights.dtype:
                 part = cast(np.ascontiguousarray(part), self.dtype)
-            yield place, _hashes(part)
+            yield place, hashes(part)
             if passed >= _PASSED:
                 self.weights.release()
                 passed = 0
@@ -180,7 +217,7 @@ class LineSums:
         if found is not None:
             return found
         shape = self.shape[first:last]
-        if prod(shape) > _MOST_LINE:
+        if prod(shape) > MOST_LINE:
             return None
         made = np.zeros(shape, np.uint64)
         for place, hashes in self._blocks():
@@ -239,6 +276,12 @@ class TensorView(NamedTuple):
     steps: tuple[int, ...]
     sums: Callable[[int, int], Array | None]
 
+    def array(self) -> Array:
+        """Its elements, over the memory of the whole."""
+        weights = self.marks.weights
+        part = _PartOfWeights(weights, weights.dtype, self.shape, self.start, self.steps)
+        return part.array()
+
     def part(self, target: tuple[int, ...], lines: Sequence[LineOrder]) -> IndexPart:
         """The positions of a target's elements, by the order of lines along groups of axes."""
         found = []
@@ -259,6 +302,14 @@ def positions_along(shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
 def whole_view(marks: LineSums) -> TensorView:
     """All of a tensor."""
     return TensorView(marks, marks.shape, 0, steps_of(marks.shape), marks.sums)
+
+
+def view_as(marks: LineSums, shape: tuple[int, ...], start: int = 0) -> TensorView:
+    """A run of a tensor from a position on, with axes of its own."""
+    if shape == marks.shape:
+        return whole_view(marks)
+    steps = steps_of(shape)
+    return TensorView(marks, shape, start, steps, _part_of(marks, shape, start, steps).sums)
 
 
 class Window(NamedTuple):

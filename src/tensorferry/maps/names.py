@@ -84,6 +84,11 @@ def _solved(fields: list[tuple[Formula, int]], found: dict[str, int]) -> dict[st
     """The numbers of names, from the values of formulas; ``None`` if there are none."""
     # Those with one name first: the others may need it.
     for field, number in sorted(fields, key=lambda each: len(each[0].names)):
+        alone = field.name
+        if alone is not None:
+            if found.setdefault(alone, number) != number:
+                return None
+            continue
         linear = field.linear()
         if linear is None:
             try:
