@@ -55,7 +55,9 @@ def placement_on_mesh(device: object) -> Placement | None:
         raise UnsupportedTypeError(
             f"device= has {len(given)} placements, and the mesh has {mesh.ndim} axes.", _REPLICATED
         )
-    return Placement(mesh.device_type, _different_parts(mesh, given), (mesh, given))
+    # Meshes of the same ranks are equal, but not the same after `init_process_group` has been called
+    # again: this process may have another rank, and the groups of the older one are gone.
+    return Placement(mesh.device_type, _different_parts(mesh, given), (mesh, given, id(mesh)))
 
 
 def shards_of(x: Any) -> int:
@@ -116,7 +118,7 @@ def over_mesh(placement: Placement, shape: tuple[int, ...], local: Any) -> Any:
 
 def _layout(placement: Placement) -> tuple[Any, tuple[Any, ...]]:
     found: Any = placement.layout
-    mesh, placements = found
+    mesh, placements, _ = found
     return mesh, placements
 
 
