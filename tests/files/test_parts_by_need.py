@@ -15,6 +15,7 @@ from tests.files.test_slices import FLAT, indexes
 
 import tensorferry as ferry
 from tensorferry.files.base import stored as stored_module
+from tensorferry.files.mapped import contents_map
 from tensorferry.files.ranges import cutting
 from tensorferry.files.ranges.boxes import box_of, chunk_counts, chunk_elements, in_chunks
 from tensorferry.maps import applying
@@ -342,6 +343,20 @@ def test_a_dtype_of_a_map_is_applied_after_the_cut(tmp_path, taken):
     found = ferry.load(path, map=table, slices={"z": np.s_[3:5]})["z"]
     assert found.tobytes() == A.T[3:5].astype(np.float16).tobytes()
     assert plan.bytes_read == sum(taken) == 2 * 24 * 4
+
+
+def test_a_source_that_was_cut_short_is_an_error(tmp_path):
+    """Not an end of the process, nor an error of NumPy."""
+    path = tmp_path / "a.safetensors"
+    ferry.save({"a": A}, path)
+    table = ferry.WeightMap.infer({"a": A}, {"z": np.ascontiguousarray(A.T)})
+    contents = contents_map(table, None, [str(path)]).mapped(ferry.open(path))
+    part = cutting.cut(contents.tensors["z"], box_of(np.s_[3:5], (16, 24), "z"))
+    place = ferry.open(path).tensors["a"].offset
+    for kept in (place + 200, 0):
+        path.write_bytes(path.read_bytes()[:kept])
+        with pytest.raises(ferry.FileFormatError, match="in the middle of a tensor"):
+            part.load()
 
 
 def test_a_source_that_a_part_does_not_need_is_not_decoded(tmp_path, monkeypatch):

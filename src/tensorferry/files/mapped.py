@@ -267,8 +267,7 @@ class _Elements:
         kind = numpy_dtype(stored.dtype)
         offset = stored.offset + first * kind.itemsize
         if (last - first) * kind.itemsize > self._most:
-            array: Array = np.ndarray((last - first,), kind, self._map(stored.path), offset)
-            return array
+            return self._over_map(stored.path, (last - first,), kind, offset)
         nbytes = (last - first) * kind.itemsize
         if nbytes > self._memory.size:
             self._memory = np.empty(nbytes, np.uint8)
@@ -296,6 +295,19 @@ class _Elements:
         if path not in self._files:
             self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return self._files[path]
+
+    def _over_map(
+        self, path: str, shape: tuple[int, ...], kind: np.dtype[Any], offset: int
+    ) -> Array:
+        try:
+            array: Array = np.ndarray(shape, kind, self._map(path), offset)
+        except (TypeError, ValueError):
+            # An empty file has no map.
+            held = os.fstat(self._file(path)).st_size
+            raise FileFormatError(
+                f"{path} ends at byte {held}, in the middle of a tensor."
+            ) from None
+        return array
 
     def _map(self, path: str) -> mmap.mmap:
         if path not in self._maps:
