@@ -150,6 +150,74 @@ for wrong in ({"q": by_rows}, {"*": by_rows}, {"w": by_rows, 3: by_rows}):
     )
 
 
+def test_a_sharding_of_what_a_map_makes_takes_its_own_bytes(path):
+    """Rows of a target that are columns of its source: each byte once, and no decoding."""
+    pytest.importorskip("jax")
+    on_eight_devices(
+        path,
+        """
+rest = {"b": np.arange(16, dtype=np.int32), "odd": np.ones((3, 5))}
+table = ferry.WeightMap.infer({"w": values, **rest}, {"turned": values.T.copy(), **rest})
+for asked in (NamedSharding(rows, P("x")), NamedSharding(grid, P("b", "a"))):
+    plan = ferry.explain_load(path, "jax", names="turned", map=table, device=asked)
+    at = [at for runs in plan.requests for at in runs.positions()]
+    assert sum(stop - start for start, stop in set(at)) == values.nbytes == plan.bytes_read
+    found = ferry.load(path, "jax", names="turned", map=table, device=asked)["turned"]
+    same(found, values.T, asked)
+""",
+    )
+
+
+PROCESSES = (
+    COUNTED
+    + """
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+number, address = int(sys.argv[2]), sys.argv[3]
+jax.config.update("jax_platforms", "cpu")
+jax.distributed.initialize(address, num_processes=2, process_id=number)
+assert jax.process_count() == 2 and len(jax.devices()) == 4 and len(jax.local_devices()) == 2
+line = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
+for spec, part in ((P("x"), np.s_[:]), (P(None, "x"), np.s_[:]), (P(), np.s_[:]), (P("x"), np.s_[4:12, ::3])):
+    asked, wanted = NamedSharding(line, spec), values[part]
+    plan = ferry.explain_load(path, "jax", names="w", device=asked, slices={"w": part})
+    counted.clear()
+    found = ferry.load(path, "jax", names="w", device=asked, slices={"w": part})["w"]
+    own = wanted.nbytes if spec == P() else wanted.nbytes // 2
+    assert sum(counted) == plan.bytes_read == own, (counted, str(plan))
+    assert found.shape == wanted.shape and found.sharding == asked
+    assert len(found.addressable_shards) == 2
+    for shard in found.addressable_shards:
+        assert np.array_equal(np.asarray(shard.data), wanted[shard.index])
+alone = NamedSharding(jax.sharding.Mesh(np.array(jax.devices()[2:]), ("x",)), P("x"))
+found = ferry.load(path, "jax", names="w", device=alone)["w"]  # the first process has nothing of it
+assert len(found.addressable_shards) == 2 * number and found.shape == values.shape
+jax.distributed.shutdown()
+"""
+)
+
+
+@pytest.mark.slow
+def test_each_process_of_jax_reads_what_its_devices_have(path):
+    """Two of them, with two devices each: rows, columns, replicated, parts, and none at all."""
+    pytest.importorskip("jax")
+    import socket
+    from concurrent.futures import ThreadPoolExecutor
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    flags = "--xla_force_host_platform_device_count=2"
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [
+            pool.submit(survives, PROCESSES, str(path), str(number), address, XLA_FLAGS=flags)
+            for number in range(2)
+        ]
+        for job in jobs:
+            job.result()
+
+
 def test_what_is_decoded_is_decoded_for_each_box(path):
     """As the plan says."""
     pytest.importorskip("jax")
@@ -216,6 +284,36 @@ for wrong, why in (
     assert not counted
 dist.destroy_process_group()
 """
+EIGHT_RANKS = """
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+rest = {"b": np.arange(16, dtype=np.int32), "odd": np.ones((3, 5))}
+table = ferry.WeightMap.infer({"w": values, **rest}, {"turned": values.T.copy(), **rest})
+def as_eight(name, part, **keywords):
+    wanted = {"w": values, "turned": values.T}[name][part]
+    seen, rows = [], []
+    for number in range(8):
+        dist.init_process_group("fake", store=FakeStore(), rank=number, world_size=8)
+        asked = dict(device=(init_device_mesh("cpu", (8,)), [Shard(0)]), names=name, slices={name: part}, **keywords)
+        plan = ferry.explain_load(path, "torch", **asked)
+        counted.clear()
+        found = ferry.load(path, "torch", **asked)[name]
+        assert found.shape == wanted.shape, found.shape
+        assert not counted or sum(counted) == plan.bytes_read == found.to_local().nbytes
+        rows.append(found.to_local().numpy())
+        seen += [at for runs in plan.requests for at in runs.positions()]
+        dist.destroy_process_group()
+    assert np.array_equal(np.concatenate(rows), wanted)
+    at = np.concatenate([np.arange(start, stop) for start, stop in seen])
+    assert len(set(at.tolist())) == at.size == wanted.nbytes, (at.size, wanted.nbytes)
+    raw = np.fromfile(path, np.uint8)[at].view(np.float32)
+    assert sorted(raw.tolist()) == sorted(wanted.ravel().tolist())
+as_eight("w", np.s_[:])
+as_eight("w", np.s_[1:14])  # 13 rows: uneven
+as_eight("w", np.s_[:5, ::3])  # and empty
+as_eight("turned", np.s_[:], map=table)
+as_eight("turned", np.s_[2:13, 1:], map=table)
+"""
 TOGETHER = """
 grid = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("a", "b"))
 cases = [(line, [Shard(0)]), (line, [Shard(1)]), (line, [Replicate()])]
@@ -244,9 +342,12 @@ dist.destroy_process_group()
 
 
 def test_pytorch_gets_what_its_own_function_makes(path, tmp_path):
-    """In one process: every placement, and what is refused before anything is read."""
+    """In one process: every placement, and what is refused before anything is read.
+
+    And as each of eight: together they read each byte once, of what a map makes too.
+    """
     pytest.importorskip("torch.distributed.tensor")
-    survives(MESH + ALONE, str(path), "0", "1", str(tmp_path / "meeting"))
+    survives(MESH + ALONE + EIGHT_RANKS, str(path), "0", "1", str(tmp_path / "meeting"))
 
 
 @pytest.mark.slow

@@ -163,7 +163,7 @@ def test_a_list_that_is_not_as_the_source_is_seen():
         ("modules.md", f"| `casts` | {subject_of(PACKAGE / 'host' / 'casts.py')} |\n", ""),
         ("modules.md", "| `casts` | Change", "| `casts` | Changes"),
         ("architecture.md", "-> cli\n", "-> cli core\n"),
-        ("architecture.md", "| `base/`: `contents`, ", "| `base/`: "),
+        ("architecture.md", "| `base/`: `box`, ", "| `base/`: "),
     ):
         other = PAGES[name].replace(before, after, 1)
         assert other != PAGES[name], before

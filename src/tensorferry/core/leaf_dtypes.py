@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DtypeRule",
     "dtype_of_leaf",
+    "fits_glob",
     "is_of_its_kind",
     "place_of_name",
     "rule_for_all",
@@ -145,9 +146,7 @@ def _exact_and_globs(
 ) -> tuple[dict[str, int], list[tuple[Callable[[str], object], int]]]:
     exact = {name: place for place, name in enumerate(names) if not _is_glob(name)}
     return exact, [
-        (_glob_matcher(name), place)
-        for place, name in reversed([*enumerate(names)])
-        if _is_glob(name)
+        (fits_glob(name), place) for place, name in reversed([*enumerate(names)]) if _is_glob(name)
     ]
 
 
@@ -166,7 +165,9 @@ def _is_glob(name: str) -> bool:
     return any(mark in name for mark in "*?[")
 
 
-def _glob_matcher(name: str) -> Callable[[str], object]:
+@lru_cache(maxsize=256)
+def fits_glob(name: str) -> Callable[[str], object]:
+    """What says whether a name fits a pattern, by its case; `fnmatch` says what a pattern is."""
     import fnmatch
     import re
 
@@ -389,7 +390,7 @@ def unknown_name(
     present = list(names)
     known = set(present)
     for name, choice in keys:
-        if name in known or (_is_glob(name) and any(map(_glob_matcher(name), present))):
+        if name in known or (_is_glob(name) and any(map(fits_glob(name), present))):
             continue
         near = _nearest_names(name, present)
         listed = ", ".join(near) + (", …" if len(near) < len(known) else "")

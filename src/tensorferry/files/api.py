@@ -196,8 +196,10 @@ def load(
         slices: Parts of tensors, by their names or by patterns as in `device`: integers, slices
             with steps from 1 on, and ``...``, as ``np.s_[0:100, ..., ::2]`` gives them. All others
             are loaded whole. Only the bytes of a part are read, if the file has the tensor as it
-            is; a tensor that must be decoded is decoded up to the part's end. With ``lazy=True``, a
-            part is a view of the map. `dtype` and `device` are for what is cut out.
+            is, also of what a `map` makes. Of a tensor in chunks (Zarr, HDF5, Orbax, blocks of
+            GGUF), only the chunks of the part are decoded; all others are decoded up to the part's
+            end. With ``lazy=True``, a part is a view of the map. `dtype` and `device` are for what
+            is cut out.
 
     Returns:
         What was saved, nested as in the file; or with ``lazy=True`` a `LazyTree`.

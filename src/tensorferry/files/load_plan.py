@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.layout import size_text
 from .base.nesting import leaves
-from .base.stored import BLOCK_BYTES
 from .loading import AHEAD, readings_of, result_bytes
-from .ranges.boxes import index_text
+from .ranges.boxes import chunk_counts, index_text, whole_box
 from .ranges.cutting import CutTensor
 from .ranges.runs import runs_of
 from .slicing import SlicedTensors
@@ -107,9 +107,8 @@ class LoadPlan:
         found = [each for each in self.tensors if each.bytes_read > _WASTE * each.bytes_needed]
         return tuple(
             f"{each.names[0]}: {size_text(each.bytes_read)} for "
-            f"{size_text(each.bytes_needed)}, because it is decoded from its start: in a "
-            "file that has it as it is (tensorferry convert … model.safetensors), only what "
-            "is needed is read"
+            f"{size_text(each.bytes_needed)} ({each.how}): in a file that has it as it is "
+            "(tensorferry convert … model.safetensors), only what is needed is read"
             for each in found
         )
 
@@ -159,9 +158,8 @@ def plan_of(source: Source) -> LoadPlan:
     read = [part.nbytes for each in readings for part in each.parts]
     ahead = 0 if copied is None else min(sum(read), max(copied, AHEAD))
     tensors = tuple(_planned(source, each) for each in readings)
-    # What is decoded comes in blocks, which are held beside the results that they are copied into.
-    decoded = [min(each.bytes_read, BLOCK_BYTES) for each in tensors if not each.requests]
-    beside = max([ahead, *decoded])
+    held = [part.held_bytes() for each in readings for part in each.parts]
+    beside = max([ahead, *held])
     return LoadPlan(source.path, source.target.name, tensors, sum(sizes.values()) + beside)
 
 
@@ -207,7 +205,13 @@ def _access(part: Stored) -> tuple[Iterable[ByteRuns], int, str]:
         return (), part.nbytes, "decoded"
     pieces = part.pieces()
     if pieces is None:
-        return (), part.decoded_bytes(), "decoded up to its last element"
+        reader = part.inner.box_reader()
+        how = "decoded up to its last element"
+        if reader is not None:
+            here = prod(chunk_counts(part.box, reader.chunk))
+            every = prod(chunk_counts(whole_box(part.inner.shape), reader.chunk))
+            how = f"decoded: {here:,} of {every:,} chunks"
+        return (), part.decoded_bytes(), how
     found = [_access(piece) for _, piece in pieces]
     return (
         [run for each in found for run in each[0]],

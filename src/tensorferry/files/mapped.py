@@ -22,13 +22,22 @@ from ..host.numpy_dtypes import numpy_dtype
 from ..maps.applying import changed, filled, memory_for, refuse_different
 from ..maps.checking import findings, refuse, refuse_growth
 from ..maps.language import MOST_BYTES, read_table
-from ..maps.lowering import Header, lower
-from ..maps.moves import ends
+from ..maps.lowering import Constant, Header, lower
+from ..maps.moves import NotMovedError, ends, of_part
+from ..maps.moves import box_of as positions_of
 from ..maps.table import Table
 from .base.contents import blocks_of, with_block_kinds
 from .base.nesting import named_values
 from .base.raw import read_fully, write_fully
-from .base.stored import BLOCK_BYTES, Extent, Packed, Stored, chunks
+from .base.stored import (
+    BLOCK_BYTES,
+    Extent,
+    FileElements,
+    FilePlace,
+    Packed,
+    Stored,
+    chunks,
+)
 from .base.wording import named, path_of
 
 if TYPE_CHECKING:
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
     from ..maps.lowering import Lowered, MadeTensor, MapFinding
     from ..typing import Array
     from .base.contents import Contents
+    from .ranges.boxes import Box
 
 __all__ = [
     "ContentsMap",
@@ -68,13 +78,17 @@ class MovedTensor(Stored):
     Args:
         made: The moves, and what is done then.
         sources: The tensors that it is made of, by name.
+        is_part: Whether it is a part of such a tensor, for which only its own bytes are read.
     """
 
-    __slots__ = ("dtype", "made", "shape", "sources")
+    __slots__ = ("dtype", "is_part", "made", "shape", "sources")
 
-    def __init__(self, made: MadeTensor, sources: Mapping[str, Stored]) -> None:
+    def __init__(
+        self, made: MadeTensor, sources: Mapping[str, Stored], *, is_part: bool = False
+    ) -> None:
         self.made = made
         self.sources = dict(sources)
+        self.is_part = is_part
         self.dtype = made.header.dtype
         self.shape = made.header.shape
 
@@ -99,6 +113,43 @@ class MovedTensor(Stored):
             for name, stored in self.sources.items()
             for origin, _ in stored.origins()
         ]
+
+    def part(self, box: Box) -> Stored | None:
+        """See `Stored.part`: each move with the part in common, if that is not too many."""
+        made = self.made
+        if made.moved != self.size or not box.size:
+            return None
+        within = self.shape, *box[:3]
+        try:
+            moves, *equal = [
+                tuple([cut for move in each for cut in of_part(move, *within)])
+                for each in (made.moves, *made.equal)
+            ]
+        except NotMovedError:
+            return None
+        header = Header(box.shape, self.dtype)
+        cut = made._replace(header=header, moves=moves, moved=box.size, equal=tuple(equal))
+        sources = {name: self.sources[name] for name in cut.sources}
+        return MovedTensor(cut, sources, is_part=True)
+
+    def elements(self) -> list[FileElements] | None:
+        """See `Stored.elements`: of a part, those that each move takes."""
+        if not self.is_part:
+            return None
+        found: list[FileElements] = []
+        for move in [each for moves in (self.made.moves, *self.made.equal) for each in moves]:
+            if isinstance(move.source, Constant):
+                continue
+            inner = self.sources[str(move.source)]
+            if not isinstance(inner, Packed) or inner.swapped:
+                return None
+            first, axes = positions_of(move, source=True)
+            itemsize = find(inner.dtype).itemsize
+            strides = tuple([step * itemsize for _, step in axes])
+            offset = inner.offset + first * itemsize
+            place = FilePlace(inner.path, offset, strides, swapped=False)
+            found.append(FileElements(place, tuple([count for count, _ in axes]), itemsize))
+        return found
 
     def extents(self) -> list[Extent] | None:
         """The same as runs of bytes in files; ``None`` if it is no such thing."""
@@ -144,7 +195,9 @@ class MovedTensor(Stored):
             memory_for(min(count, size), made.source_dtype) if is_needed else None
             for is_needed in (size > 0, bool(made.equal and size))
         ]
-        with _Elements(self.sources, made, 4 * BLOCK_BYTES) as elements:
+        # What lies between the elements of a part is not read.
+        most = 0 if self.is_part else 4 * BLOCK_BYTES
+        with _Elements(self.sources, made, most) as elements:
             for start in range(0, size, max(count, 1)):
                 stop = min(start + count, size)
                 fill = partial(
@@ -162,6 +215,10 @@ class MovedTensor(Stored):
                 for chunk in chunks(part):
                     yield changed(chunk, made.changes)
                 elements.release(stop)
+
+    def held_bytes(self) -> int:
+        """See `Stored.held_bytes`: the elements of a block, and what they become."""
+        return 2 * min(self.nbytes, self._block_bytes())
 
     def _block_bytes(self) -> int:
         moves = [move for every in (self.made.moves, *self.made.equal) for move in every]
@@ -210,8 +267,7 @@ class _Elements:
         kind = numpy_dtype(stored.dtype)
         offset = stored.offset + first * kind.itemsize
         if (last - first) * kind.itemsize > self._most:
-            array: Array = np.ndarray((last - first,), kind, self._map(stored.path), offset)
-            return array
+            return self._over_map(stored.path, (last - first,), kind, offset)
         nbytes = (last - first) * kind.itemsize
         if nbytes > self._memory.size:
             self._memory = np.empty(nbytes, np.uint8)
@@ -239,6 +295,19 @@ class _Elements:
         if path not in self._files:
             self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return self._files[path]
+
+    def _over_map(
+        self, path: str, shape: tuple[int, ...], kind: np.dtype[Any], offset: int
+    ) -> Array:
+        try:
+            array: Array = np.ndarray(shape, kind, self._map(path), offset)
+        except (TypeError, ValueError):
+            # An empty file has no map.
+            held = os.fstat(self._file(path)).st_size
+            raise FileFormatError(
+                f"{path} ends at byte {held}, in the middle of a tensor."
+            ) from None
+        return array
 
     def _map(self, path: str) -> mmap.mmap:
         if path not in self._maps:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import hints
-from ..core.leaf_dtypes import unknown_name
+from ..core.leaf_dtypes import fits_glob, unknown_name
 from ..errors import FormatLimitError, UnsupportedTypeError, shown
 from ..hints import Hint
 from .ranges.boxes import box_of
@@ -110,7 +108,7 @@ def by_name_or_pattern(
                 f"{shown(key)}."
             )
     present = list(names)
-    patterns = {key: re.compile(fnmatch.translate(key)).match for key in given}
+    patterns = {key: fits_glob(key) for key in given}
     values = given if values is None else values
     unused = dict.fromkeys(given)
     found = {}

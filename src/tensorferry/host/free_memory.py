@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    _Names = tuple[str, str, tuple[str, ...]]
+
 __all__ = ["free_memory"]
 
-_SYSTEM = Path("/")
 _UNIFIED = ("memory.max", "memory.current", ("inactive_file", "active_file"))
 """Version 2: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files"""
 _LEGACY = (
@@ -20,70 +20,96 @@ _LEGACY = (
     ("total_inactive_file", "total_active_file"),
 )
 """Version 1: https://docs.kernel.org/admin-guide/cgroup-v1/memory.html"""
+_UNLIMITED = 1 << 62
+"""Version 1 says so that there is no limit: it gives the largest number of pages."""
+_MOST = 1 << 16
 
 
-def free_memory(system: Path = _SYSTEM) -> int | None:
+def free_memory(system: str | os.PathLike[str] = "/") -> int | None:
     """Bytes that this process can still use without swapping; ``None`` if the system does not say.
 
     Args:
         system: The folder in which ``proc`` and ``sys`` are.
     """
-    limits = [*_available_bytes(system), *_left_of_groups(system)]
-    return max(min(limits), 0) if limits else None
+    root = os.fspath(system)
+    found = _available(root)
+    for folder, names in _groups(root):
+        found = _least_of(found, folder, names)
+    return None if found is None else max(found, 0)
 
 
-def _available_bytes(system: Path) -> Iterator[int]:
+def _available(root: str) -> int | None:
     """What Linux estimates: free memory, and the caches that it can drop."""
-    for line in _lines_of_file(system / "proc/meminfo"):
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            with suppress(ValueError, IndexError):
-                yield int(rest.split()[0]) * 1024
+    _, _, rest = _text(f"{root}/proc/meminfo").partition("MemAvailable:")
+    number = rest.partition("kB")[0].strip()
+    return int(number) * 1024 if number.isdigit() else None
 
 
-def _left_of_groups(system: Path) -> Iterator[int]:
-    """What each limit leaves: a container's or job's, which lies in those of groups around it."""
-    for line in _lines_of_file(system / "proc/self/cgroup"):
+def _groups(root: str) -> Iterator[tuple[str, _Names]]:
+    """The folder of each control group with a limit for this process: a container's or job's, and those around it.
+
+    In a container some of these folders cannot be seen.
+    """
+    for line in _text(f"{root}/proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         place = path.strip("/")
         if controllers == "":
-            yield from _up_from(system / "sys/fs/cgroup", place, _UNIFIED)
+            top, names = f"{root}/sys/fs/cgroup", _UNIFIED
         elif "memory" in controllers.split(","):
-            yield from _up_from(system / "sys/fs/cgroup/memory", place, _LEGACY)
+            top, names = f"{root}/sys/fs/cgroup/memory", _LEGACY
+        else:
+            continue
+        while place:
+            yield f"{top}/{place}", names
+            place = place.rpartition("/")[0]
+        yield top, names
 
 
-def _up_from(top: Path, place: str, names: tuple[str, str, tuple[str, ...]]) -> Iterator[int]:
-    """What the limits of a group and of all around it leave.
+def _least_of(least: int | None, folder: str, names: _Names) -> int | None:
+    """The least of what is known to be free, and what the limit of a group leaves.
 
-    In a container some of these folders cannot be seen.
+    A file of the system takes as long as a small tensor, so only what can tell more is read.
     """
-    parts = place.split("/") if place else []
-    for count in range(len(parts), -1, -1):
-        folder = top.joinpath(*parts[:count])
-        limit, used = _number_in_file(folder / names[0]), _number_in_file(folder / names[1])
-        if limit is not None and used is not None:
-            yield limit - used + _cache_bytes(folder / "memory.stat", names[2])
+    limit = _number(f"{folder}/{names[0]}")
+    if limit is None or (least is not None and limit >= _UNLIMITED):
+        return least
+    used = _number(f"{folder}/{names[1]}")
+    if used is None or (least is not None and limit - used >= least):
+        return least
+    left = limit - used + _caches(f"{folder}/memory.stat", names[2])
+    return left if least is None else min(least, left)
 
 
-def _cache_bytes(path: Path, names: tuple[str, ...]) -> int:
+def _caches(path: str, names: tuple[str, ...]) -> int:
     """The bytes of files in memory, which the system drops when somebody needs their place."""
     total = 0
-    for line in _lines_of_file(path):
+    for line in _text(path).splitlines():
         name, _, number = line.partition(" ")
         if name in names and number.strip().isdigit():
             total += int(number)
     return total
 
 
-def _number_in_file(path: Path) -> int | None:
+def _number(path: str) -> int | None:
     """The number in a file; ``None`` if it has none: the word "max", or there is no such file."""
-    text = "".join(_lines_of_file(path)).strip()
+    text = _text(path).strip()
     return int(text) if text.isdigit() else None
 
 
-def _lines_of_file(path: Path) -> list[str]:
+def _text(path: str) -> str:
+    """What is in a file of the system; nothing if there is none."""
     try:
-        return path.read_text(encoding="ascii", errors="replace").splitlines()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return []
+        return ""
+    try:
+        found = b""
+        # The system gives a page or two at a time.
+        while more := os.read(descriptor, _MOST):
+            found += more
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+    return found.decode("ascii", "replace")

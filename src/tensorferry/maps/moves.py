@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from itertools import product
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ __all__ = [
     "counts",
     "covers_once",
     "ends",
+    "of_part",
     "reach",
     "restrided",
     "simplified",
@@ -240,6 +241,120 @@ def _apart(move: Move, boxes: list[tuple[int, int, int]], place: int) -> list[Mo
         raise NotMovedError
     rest = [*boxes[:place], *boxes[place + 1 :]]
     return [_with_boxes(move, rest, (index * to, index * of)) for index in range(size)]
+
+
+def of_part(
+    move: Move,
+    shape: Sequence[int],
+    starts: Sequence[int],
+    counts: Sequence[int],
+    steps: Sequence[int],
+) -> Iterator[Move]:
+    """Yield the moves into a part of a tensor, with positions in the part.
+
+    Args:
+        move: A move into the tensor.
+        shape: Its shape.
+        starts: The first index of the part along each axis.
+        counts: How many indexes there are; at least 1.
+        steps: How far they are apart.
+
+    Raises:
+        NotMovedError: It takes too many moves.
+    """
+    waiting, made = [move], 0
+    own = steps_of(shape)
+    while waiting:
+        each = waiting.pop()
+        made += 1
+        if made > _MOST_PIECES:
+            raise NotMovedError
+        # Far from the part, a move need not be taken apart along the axes.
+        if not _meets(each, own, starts, counts, steps):
+            continue
+        found = _along_axes(each, shape, own)
+        if isinstance(found, list):
+            waiting += found
+            continue
+        part = _of_box(each, found, (starts, counts, steps), own)
+        if isinstance(part, list):
+            waiting += part
+        elif part is not None:
+            yield part
+
+
+def _meets(
+    move: Move,
+    own: Sequence[int],
+    starts: Sequence[int],
+    counts: Sequence[int],
+    steps: Sequence[int],
+) -> bool:
+    """Whether a move writes between the first position of a part and the last."""
+    low, high = ends(move)
+    first = sum(start * by for start, by in zip(starts, own, strict=True))
+    last = first + sum(
+        (count - 1) * step * by for count, step, by in zip(counts, steps, own, strict=True)
+    )
+    return low <= last and first <= high
+
+
+def _of_box(
+    move: Move,
+    along: tuple[list[int], _Axes],
+    box: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    own: Sequence[int],
+) -> Move | list[Move] | None:
+    """What of a move along axes is in a part; a list of moves that it falls into, if they are several."""
+    first, axes = along
+    by_axis: dict[int, list[tuple[int, int, int, int]]] = {}
+    for one in axes:
+        by_axis.setdefault(one[0], []).append(one)
+    inner = steps_of(box[1])
+    sizes, tos, ofs = [], [], []
+    to, of = 0, move.source_start
+    for axis, (start, count, step) in enumerate(zip(*box, strict=True)):
+        held = by_axis.get(axis, [])
+        if len(held) > 1:
+            boxes = sorted(
+                zip(move.sizes, move.target_steps, move.source_steps, strict=True),
+                key=lambda each: -each[1],
+            )
+            outer = held[0][1], held[0][2] * own[axis], held[0][3]
+            return _apart(move, boxes, boxes.index(outer))
+        size, times, by = held[0][1:] if held else (1, 1, 0)
+        met = _progressions(first[axis], size, times, start, count, step)
+        if met is None:
+            return None
+        at, into, number, every, apart = met
+        sizes.append(number)
+        of += at * by
+        ofs.append(every * by)
+        to += into * inner[axis]
+        tos.append(apart * inner[axis])
+    return simplified(Move(move.source, tuple(sizes), to, tuple(tos), of, tuple(ofs)))
+
+
+def _progressions(
+    first: int, size: int, times: int, start: int, count: int, step: int
+) -> tuple[int, int, int, int, int] | None:
+    """Where ``first + i * times`` for i < size and ``start + j * step`` for j < count are the same.
+
+    Returns:
+        The first i and j, how many there are, and how far they are apart in i and in j.
+    """
+    common = gcd(times, step)
+    if (start - first) % common:
+        return None
+    every, apart = step // common, times // common
+    # i * times = start - first, modulo the step.
+    at = (start - first) // common * pow(apart, -1, every) % every if every > 1 else 0
+    # From the first index of the part on.
+    below = start - first - at * times
+    at += max(-(-below // (every * times)), 0) * every
+    into = (first + at * times - start) // step
+    number = min(-(-(size - at) // every), -(-(count - into) // apart))
+    return (at, into, number, every, apart) if number > 0 else None
 
 
 # -- which elements --------------------------------------------------------------------------------

@@ -55,7 +55,9 @@ def placement_on_mesh(device: object) -> Placement | None:
         raise UnsupportedTypeError(
             f"device= has {len(chosen)} placements, and the mesh has {mesh.ndim} axes.", _REPLICATED
         )
-    return Placement(mesh.device_type, _different_parts(mesh, chosen), (mesh, chosen))
+    # Meshes of the same ranks are equal, but not the same after `init_process_group` has been called
+    # again: this process may have another rank, and the groups of the older one are gone.
+    return Placement(mesh.device_type, _different_parts(mesh, chosen), (mesh, chosen, id(mesh)))
 
 
 def shards_of(x: Any) -> int:
@@ -118,7 +120,7 @@ def over_mesh(placement: Placement, shape: tuple[int, ...], local: Any) -> Any:
 
 def _layout(placement: Placement) -> tuple[Any, tuple[Any, ...]]:
     layout: Any = placement.layout
-    mesh, placements = layout
+    mesh, placements, _ = layout
     return mesh, placements
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from ...typing import Array
+    from .box import Box
 
     class Readable(Protocol):
         """What is needed of a `Stored`."""
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK_BYTES",
     "PAGED",
+    "BoxReader",
     "Conjugated",
     "Decoded",
     "Extent",
+    "FileElements",
     "FilePlace",
     "InMemory",
     "Packed",
@@ -251,6 +254,33 @@ class FilePlace(NamedTuple):
     swapped: bool
 
 
+class FileElements(NamedTuple):
+    """Elements in a file, as they are.
+
+    Args:
+        place: Where they are.
+        shape: How many there are along each axis.
+        itemsize: The size of one in bytes.
+    """
+
+    place: FilePlace
+    shape: tuple[int, ...]
+    itemsize: int
+
+
+class BoxReader(NamedTuple):
+    """Reads boxes of a tensor in chunks, and of the chunks only those in which a box is.
+
+    Args:
+        chunk: The lengths of a chunk.
+        read: Gives the elements that slices have, one slice for each axis: with a start, a stop
+            and a step of at least 1.
+    """
+
+    chunk: tuple[int, ...]
+    read: Callable[[tuple[slice, ...]], Array]
+
+
 class Stored(ABC):
     """A tensor in a file.
 
@@ -293,6 +323,31 @@ class Stored(ABC):
 
     def pieces(self) -> Sequence[tuple[tuple[int, ...], Stored]] | None:
         """The boxes that it is put together of, each by its first element; ``None`` if by none."""
+        return None
+
+    def elements(self) -> Sequence[FileElements] | None:
+        """Where files have the elements that it is made of; ``None`` if it must be decoded."""
+        place = self.place()
+        if place is None:
+            return None
+        return [FileElements(place, self.shape, find(self.dtype).itemsize)]
+
+    def held_bytes(self) -> int:
+        """How many bytes are in memory beside its own, at most, while it is read."""
+        return 0 if self.place() is not None else min(self.nbytes, BLOCK_BYTES)
+
+    def pieces_in(self, box: Box) -> Sequence[tuple[tuple[int, ...], Stored]] | None:
+        """At least those of its boxes in which a part is: see `pieces`."""
+        del box
+        return self.pieces()
+
+    def box_reader(self) -> BoxReader | None:
+        """What reads boxes of it without the rest; ``None`` if it is decoded from its start."""
+        return None
+
+    def part(self, box: Box) -> Stored | None:
+        """A part of it as a tensor that needs nothing else of it; ``None`` if it knows none."""
+        del box
         return None
 
     def origins(self) -> list[tuple[Stored, int]]:
@@ -498,17 +553,28 @@ class Decoded(Stored):
         read: Yields its values in order, as arrays of the dtype with any shape. It is called for
             each reading.
         key: See `Stored.key`.
+        boxes: What reads boxes of it, if something does.
     """
 
-    __slots__ = ("_key", "dtype", "read", "shape")
+    __slots__ = ("_boxes", "_key", "dtype", "read", "shape")
 
     def __init__(
-        self, dtype: str, shape: tuple[int, ...], read: Callable[[], Iterator[Array]], key: Hashable
+        self,
+        dtype: str,
+        shape: tuple[int, ...],
+        read: Callable[[], Iterator[Array]],
+        key: Hashable,
+        boxes: BoxReader | None = None,
     ) -> None:
         self.dtype = dtype
         self.shape = shape
         self.read = read
         self._key = key
+        self._boxes = boxes
+
+    def box_reader(self) -> BoxReader | None:
+        """See `Stored.box_reader`."""
+        return self._boxes
 
     @property
     def key(self) -> Hashable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +16,7 @@ from ...core.dtypes import DEFAULT, FIT, find, fitting_dtype, holds_exactly
 from ...core.leaf_dtypes import (
     DtypeRule,
     dtype_of_leaf,
+    fits_glob,
     rule_of_words,
     unknown_name,
     with_choice,
@@ -542,7 +542,7 @@ def _refuse_nothing(include: Sequence[str], exclude: Sequence[str], include_as: 
 
 def _fitting(glob: str, given: Sequence[str], names: Collection[str], option: str) -> list[str]:
     """The names that fit a pattern, which is one of those that are `given`."""
-    fits = re.compile(fnmatch.translate(glob)).match
+    fits = fits_glob(glob)
     found = [name for name in names if fits(name)]
     if not found:
         hint = _other_pattern(glob, given, names, option)
@@ -562,9 +562,9 @@ def _other_pattern(glob: str, given: Sequence[str], names: Collection[str], opti
         return hints.without(option)
 
     whole = glob.removesuffix(".*")
-    if any(map(re.compile(fnmatch.translate(f"{glob}.*")).match, names)):
+    if any(map(fits_glob(f"{glob}.*"), names)):
         return instead(f"{glob}.*") + ", for all that is in it"
-    if whole != glob and any(map(re.compile(fnmatch.translate(whole)).match, names)):
+    if whole != glob and any(map(fits_glob(whole), names)):
         return instead(whole) + ", which has nothing in it that is named"
     near = nearest(glob.strip("*."), names, 0.5)
     likely = next(

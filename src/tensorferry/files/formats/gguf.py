@@ -11,6 +11,7 @@ import json
 import math
 import os
 import struct
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,16 +22,19 @@ from ..base.format import Format
 from ..base.limits import FileHint, Metadataless, OtherDtypes, Undecoded, Without, other_names
 from ..base.nesting import keys_of
 from ..base.raw import write_fully
-from ..base.stored import BLOCK_BYTES, Extent, Stored
+from ..base.stored import BLOCK_BYTES, BoxReader, Extent, Stored
 from ..base.tree_strings import packed, unpacked
 from ..base.wording import is_unicode, named
 from ..encodings.array_parts import checked, cuts, filled
+from ..ranges.cutting import copy_part, over_map
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
     from pathlib import Path
 
+    from ...typing import Array
     from ..base.pump import Pump
+    from ..base.stored import FilePlace
 
 __all__ = [
     "ARRAY",
@@ -257,6 +261,33 @@ class Dequantised(Stored):
         step = max(BLOCK_BYTES // (4 * self.blocks_held.length), 1) * self.blocks_held.nbytes
         for piece in filled(self.inner.blocks(), cuts(self.inner.size, step), np.dtype(np.uint8)):
             yield self._numbers(piece)
+
+    def box_reader(self) -> BoxReader | None:
+        """See `Stored.box_reader`: the blocks of a part, where the file has them as they are."""
+        place = self.inner.place()
+        if place is None:
+            return None
+        chunk = *(1 for _ in self.shape[1:]), self.blocks_held.length
+        return BoxReader(chunk, partial(self._box, place))
+
+    def _box(self, place: FilePlace, slices: tuple[slice, ...]) -> Array:
+        length, nbytes = self.blocks_held.length, self.blocks_held.nbytes
+        *outer, last = slices
+        wanted = np.arange(last.start, last.stop, last.step)
+        held = np.unique(wanted // length)
+        split = place._replace(strides=(*place.strides[:-1], nbytes * place.strides[-1], 1))
+        shape = (*self.shape[:-1], self.shape[-1] // length, nbytes)
+        there = over_map(split, shape, "uint8")[tuple(outer)]
+        if held.size == held[-1] - held[0] + 1:
+            blocks = there[..., held[0] : held[-1] + 1, :]
+            raw = np.empty(blocks.shape, np.uint8)
+            copy_part(raw, blocks)
+        else:
+            raw = np.ascontiguousarray(there[..., held, :])
+        numbers = self._numbers(raw).reshape(*raw.shape[:-2], held.size * length)
+        at = np.searchsorted(held, wanted // length) * length + wanted % length
+        found: Array = numbers[..., at]
+        return found
 
     def _numbers(self, raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         import gguf

@@ -18,17 +18,18 @@ from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import Contents, NotTensor
 from ..base.format import Format
 from ..base.nesting import DEEPEST
-from ..base.stored import Decoded, Extent, Stored
+from ..base.stored import BoxReader, Decoded, Extent, Stored
 from ..base.tree_strings import packed, unpacked
 from ..base.wording import is_unicode
-from ..encodings.array_parts import is_bomb, lengths, slabs
+from ..encodings.array_parts import is_bomb, slabs
 from ..encodings.json_scan import loaded
 from ..encodings.paths import NAMES, paths_for, restore_names, walked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from ...typing import Array
     from ..base.pump import Pump
     from ..base.stored import Record
 
@@ -574,26 +575,36 @@ def _decoded(
     *,
     swapped: bool,
 ) -> Decoded:
-    def read() -> Iterator[np.ndarray[Any, Any]]:
+    def read(boxes: Iterable[tuple[slice, ...]]) -> Iterator[Array]:
         import h5py
 
         with location.opened() as file:
             found = h5py.h5d.open(file.id, name.encode("utf-8", "surrogateescape"))
             space = found.get_space()
-            for box in slabs(shape, find(dtype).itemsize, chunk):
-                counts = lengths(box)
+            for box in boxes:
+                counts = tuple(len(range(*each.indices(each.stop))) for each in box)
                 # With the type of the file. Otherwise HDF5 would convert, and change signalling
                 # NaNs.
                 raw = np.empty(counts, np.dtype(f"V{find(dtype).itemsize}"))
                 if box:
-                    space.select_hyperslab(tuple(each.start for each in box), counts)
+                    starts = tuple(each.start for each in box)
+                    steps = tuple(each.step or 1 for each in box)
+                    space.select_hyperslab(starts, counts, steps)
                     found.read(h5py.h5s.create_simple(counts), space, raw, found.get_type())
                 else:
                     found.read(h5py.h5s.ALL, h5py.h5s.ALL, raw, found.get_type())
                 values = raw.view(numpy_dtype(dtype))
                 yield values.byteswap() if swapped else values
 
-    return Decoded(dtype, shape, read, (location.path, location.offset, address))
+    def whole() -> Iterator[Array]:
+        return read(slabs(shape, find(dtype).itemsize, chunk))
+
+    def one(box: tuple[slice, ...]) -> Array:
+        (values,) = read([box])
+        return values
+
+    key = location.path, location.offset, address
+    return Decoded(dtype, shape, whole, key, BoxReader(chunk, one) if chunk else None)
 
 
 class Hdf5(Format):

@@ -1,62 +1,37 @@
-"""`Box`: some elements of a tensor, at equal distances along each axis; and the index that asks for them."""
+"""Boxes of tensors: the index that asks for one, one in another, one in chunks."""
 
 from __future__ import annotations
 
+from itertools import product
 from math import prod
 from operator import index as as_integer
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ... import hints
 from ...errors import ShapeError, UnsupportedTypeError, shown
 from ...hints import Hint
+from ..base.box import Box
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["Box", "box_of", "index_text", "inside", "rank", "whole_box"]
+__all__ = [
+    "Box",
+    "box_of",
+    "chunk_counts",
+    "chunk_elements",
+    "chunks_of",
+    "in_chunks",
+    "index_text",
+    "inside",
+    "rank",
+    "whole_box",
+]
 
 _AFTERWARDS = Hint(
     hints.without("slices"),
     ", or with slices that contain what you need, and then index the result",
 )
-
-
-class Box(NamedTuple):
-    """Elements of a tensor at equal distances along each of its axes.
-
-    Args:
-        starts: For each axis, the position of the first.
-        counts: How many there are.
-        steps: How far they are apart; at least 1.
-        dropped: The axes that the result does not have, because an integer is their index.
-    """
-
-    starts: tuple[int, ...]
-    counts: tuple[int, ...]
-    steps: tuple[int, ...]
-    dropped: frozenset[int] = frozenset()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the result."""
-        return self.kept(self.counts)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return prod(self.counts)
-
-    def kept(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Of values for each axis, those of the axes that the result has."""
-        return tuple(value for axis, value in enumerate(values) if axis not in self.dropped)
-
-    def is_whole(self, shape: Sequence[int]) -> bool:
-        """Whether it is all of a tensor of this shape, as it is."""
-        is_every = not any(self.starts) and self.counts == tuple(shape)
-        ones = all(
-            step == 1 or count <= 1 for step, count in zip(self.steps, self.counts, strict=True)
-        )
-        return is_every and ones and not self.dropped
 
 
 def whole_box(shape: Sequence[int]) -> Box:
@@ -196,6 +171,76 @@ def rank(box: Box, shape: Sequence[int], position: int) -> int:
         if not is_in_box:
             return before
     return before
+
+
+def in_chunks(box: Box, chunk: Sequence[int], most: int) -> Iterator[Box]:
+    """A box in boxes that end where chunks end, each of at most so many elements, or of one chunk.
+
+    Args:
+        box: The box.
+        chunk: The lengths of a chunk.
+        most: The number of elements.
+    """
+    return _in_chunks(box, chunk, most, 0)
+
+
+def _in_chunks(box: Box, chunk: Sequence[int], most: int, axis: int) -> Iterator[Box]:
+    if box.size <= most or axis == len(box.counts):
+        yield box
+        return
+    start, count, step = box.starts[axis], box.counts[axis], box.steps[axis]
+    length = chunk[axis]
+    rows = max(most * count // box.size, 1)
+    done = 0
+    while done < count:
+        # As many rows as may be, and then as many chunks as these fill.
+        at = start + done * step
+        end = max((at + rows * step) // length, at // length + 1) * length
+        here = min(-(-(end - at) // step), count - done)
+        part = box._replace(
+            starts=(*box.starts[:axis], at, *box.starts[axis + 1 :]),
+            counts=(*box.counts[:axis], here, *box.counts[axis + 1 :]),
+        )
+        yield from _in_chunks(part, chunk, most, axis + 1)
+        done += here
+
+
+def chunk_counts(box: Box, chunk: Sequence[int]) -> tuple[int, ...]:
+    """In how many chunks a box is, along each axis."""
+    found = []
+    for start, count, step, length in zip(box.starts, box.counts, box.steps, chunk, strict=True):
+        if step >= length:
+            found.append(count)
+        else:
+            last = start + max(count - 1, 0) * step
+            found.append(last // length - start // length + 1 if count else 0)
+    return tuple(found)
+
+
+def chunks_of(box: Box, chunk: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The place in the grid of each chunk in which a box is."""
+    axes = []
+    for start, count, step, length in zip(box.starts, box.counts, box.steps, chunk, strict=True):
+        last = start + (count - 1) * step
+        if step >= length:
+            axes.append(range(start, start + count * step, step))
+        else:
+            axes.append(range(start - start % length, last + 1, length))
+    for at in product(*axes):
+        yield tuple(place // length for place, length in zip(at, chunk, strict=True))
+
+
+def chunk_elements(box: Box, chunk: Sequence[int], shape: Sequence[int]) -> int:
+    """How many elements of a tensor the chunks have in which a box is."""
+    found = 1
+    for start, count, step, number, length, whole in zip(
+        *box[:3], chunk_counts(box, chunk), chunk, shape, strict=True
+    ):
+        last = start + max(count - 1, 0) * step
+        # The last chunk of an axis may be cut off.
+        beyond = (last // length + 1) * length - whole
+        found *= number * length - max(beyond, 0) if number else 0
+    return found
 
 
 def index_text(box: Box, shape: Sequence[int]) -> str:

@@ -13,15 +13,16 @@ from ...errors import FileFormatError
 from ...host.memory import compact, make_pages
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.raw import mapped
-from ..base.stored import Extent, Piece, Stored, View, chunks, new_array
-from .boxes import Box, inside, rank, whole_box
+from ..base.stored import BLOCK_BYTES, Extent, FilePlace, Piece, Stored, View, chunks, new_array
+from .boxes import Box, chunk_elements, in_chunks, inside, rank, whole_box
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from ...typing import Array
+    from ..base.stored import BoxReader
 
-__all__ = ["CutTensor", "cut"]
+__all__ = ["CutTensor", "copy_part", "cut", "over_map"]
 
 
 def cut(stored: Stored, box: Box) -> Stored:
@@ -35,7 +36,8 @@ def cut(stored: Stored, box: Box) -> Stored:
         return cut(stored.inner, inside(stored.box, box))
     place = stored.place()
     if place is None:
-        return CutTensor(stored, box)
+        part = stored.part(box)
+        return CutTensor(stored, box) if part is None else part
     offset = place.offset + sum(
         start * stride for start, stride in zip(box.starts, place.strides, strict=True)
     )
@@ -48,6 +50,8 @@ def cut(stored: Stored, box: Box) -> Stored:
     return CutView(dtype, shape, place.path, offset, strides, swapped=place.swapped)
 
 
+_AT_ONCE = 16 << 20
+"""How many bytes a library gives at a time, which are held beside the part."""
 _REUSED = 32 << 20
 """Memory of less bytes than this is used again by the C library, whose pages need not be made anew."""
 
@@ -81,17 +85,27 @@ class CutView(View):
         result = _new_part(self.shape, self.dtype)
         if result.nbytes >= _REUSED:
             make_pages(result)
-        pages = mapped(self.path)
-        try:
-            there: Array = np.ndarray(self.shape, result.dtype, pages, self.offset, self.strides)
-        except (TypeError, ValueError):
-            raise FileFormatError(
-                f"{self.path} ends at byte {len(pages)}, in the middle of a tensor."
-            ) from None
-        copy_part(result, there)
+        place = FilePlace(self.path, self.offset, self.strides, self.swapped)
+        copy_part(result, over_map(place, self.shape, self.dtype))
         if self.swapped:
             result.byteswap(inplace=True)
         return result
+
+
+def over_map(place: FilePlace, shape: tuple[int, ...], dtype: str) -> Array:
+    """Elements over a map of their file, in the file's own order of bytes.
+
+    Raises:
+        FileFormatError: The file is shorter.
+    """
+    pages = mapped(place.path)
+    try:
+        there: Array = np.ndarray(shape, numpy_dtype(dtype), pages, place.offset, place.strides)
+    except (TypeError, ValueError):
+        raise FileFormatError(
+            f"{place.path} ends at byte {len(pages)}, in the middle of a tensor."
+        ) from None
+    return there
 
 
 def copy_part(result: Array, there: Array) -> None:
@@ -102,8 +116,8 @@ def copy_part(result: Array, there: Array) -> None:
 class CutTensor(Stored):
     """A part of a tensor that is decoded or put together when it is read.
 
-    Of a tensor in pieces, only those are read in which the part is. One that is decoded is decoded
-    from its start to the last element that is needed, a block at a time.
+    Of a tensor in pieces or in chunks, only those are read in which the part is. One that is
+    decoded from its start is decoded to the last element that is needed, a block at a time.
 
     Args:
         inner: The tensor.
@@ -131,7 +145,7 @@ class CutTensor(Stored):
         return [(self.box.kept(starts), cut(piece, part)) for starts, piece, part in found]
 
     def _pieces(self) -> list[tuple[tuple[int, ...], Stored, Box]] | None:
-        whole = self.inner.pieces()
+        whole = self.inner.pieces_in(self.box)
         if whole is None:
             return None
         found = []
@@ -141,10 +155,26 @@ class CutTensor(Stored):
                 found.append((meeting[0], piece, meeting[1]))
         return found
 
+    def held_bytes(self) -> int:
+        """See `Stored.held_bytes`: a piece, what a library gives at a time, or a block."""
+        pieces = self.pieces()
+        if pieces is not None:
+            decoded = [each for _, each in pieces if each.place() is None]
+            return max((each.nbytes + each.held_bytes() for each in decoded), default=0)
+        reader = self.inner.box_reader()
+        if reader is None:
+            return min(self.decoded_bytes(), BLOCK_BYTES)
+        itemsize = find(self.dtype).itemsize
+        return min(self.decoded_bytes(), max(_AT_ONCE, prod(reader.chunk) * itemsize))
+
     def decoded_bytes(self) -> int:
         """How many bytes of values are decoded, of the whole tensor's; see the class."""
         if not self.size:
             return 0
+        reader = self.inner.box_reader()
+        if reader is not None:
+            elements = chunk_elements(self.box, reader.chunk, self.inner.shape)
+            return elements * find(self.dtype).itemsize
         last = [
             start + (count - 1) * step
             for start, count, step in zip(
@@ -167,7 +197,11 @@ class CutTensor(Stored):
             return result
         pieces = self.pieces()
         if pieces is None:
-            self._decode_into(result.reshape(-1))
+            reader = self.inner.box_reader()
+            if reader is None:
+                self._decode_into(result.reshape(-1))
+            else:
+                self._read_into(result.reshape(self.box.counts), reader)
             return result
         for starts, piece in pieces:
             into = tuple(
@@ -176,6 +210,22 @@ class CutTensor(Stored):
             )
             result[into] = piece.array()
         return result
+
+    def _read_into(self, result: Array, reader: BoxReader) -> None:
+        box = self.box
+        most = max(_AT_ONCE // result.itemsize, prod(reader.chunk))
+        for part in in_chunks(box, reader.chunk, most):
+            into = tuple(
+                slice((first - start) // step, (first - start) // step + count)
+                for first, start, step, count in zip(
+                    part.starts, box.starts, box.steps, part.counts, strict=True
+                )
+            )
+            wanted = tuple(
+                slice(start, start + (count - 1) * step + 1, step)
+                for start, count, step in zip(*part[:3], strict=True)
+            )
+            result[into] = reader.read(wanted)
 
     def _decode_into(self, result: Array) -> None:
         box, shape = self.box, self.inner.shape

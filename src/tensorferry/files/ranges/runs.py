@@ -6,7 +6,6 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...core.dtypes import find
 from ...core.layout import size_text
 
 if TYPE_CHECKING:
@@ -69,9 +68,9 @@ class ByteRuns(NamedTuple):
 
 def runs_of(stored: Stored) -> list[ByteRuns] | None:
     """The bytes that a tensor in a file takes; ``None`` if it must be decoded."""
-    place = stored.place()
-    if place is not None:
-        return [_family(place, stored.shape, find(stored.dtype).itemsize)] if stored.size else []
+    elements = stored.elements()
+    if elements is not None:
+        return [_family(*each) for each in elements if prod(each.shape)]
     pieces = stored.pieces()
     if pieces is None:
         return None

@@ -14,7 +14,7 @@ from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import of_numpy
 from ...base.contents import NOTHING, Contents, NotTensor, Ref
 from ...base.nesting import DEEPEST, leaves, names, relabel
-from ...base.stored import Decoded
+from ...base.stored import BoxReader, Decoded
 from ...base.wording import named
 from ...encodings.array_parts import ZSTD_RATIO, checked, is_bomb, slabs
 from ...encodings.crc32c import crc32c
@@ -409,17 +409,20 @@ class Checkpoint:
             band = itemsize
         held = ArrayChunks(store, itemsize, where, None if self._database else self._folder / name)
 
-        def read() -> Iterator[Array]:
-            for box in slabs(shape, itemsize, chunks, max(BOX_BYTES, band)):
-                held.look_at(box)
-                try:
-                    yield store[box].read().result()
-                except Exception as error:
-                    raise FileFormatError(
-                        f"{where} cannot be read: {str(error)[:300]}.", "get it again"
-                    ) from error
+        def box(slices: tuple[slice, ...]) -> Array:
+            held.look_at(slices)
+            try:
+                values: Array = store[slices].read().result()
+            except Exception as error:
+                raise FileFormatError(
+                    f"{where} cannot be read: {str(error)[:300]}.", "get it again"
+                ) from error
+            return values
 
-        return Decoded(dtype, shape, read, (str(self._folder), name))
+        def read() -> Iterator[Array]:
+            return map(box, slabs(shape, itemsize, chunks, max(BOX_BYTES, band)))
+
+        return Decoded(dtype, shape, read, (str(self._folder), name), BoxReader(chunks, box))
 
     @cached_property
     def _held(self) -> int:
