@@ -67,11 +67,11 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
 
     .. versionadded:: 0.1
     """
-    from .base.wording import path_of, several
-    from .opening.paths import open_path
+    from .base.wording import several
+    from .opening.paths import open_path, place_of
 
     return open_path(
-        path_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow))
+        place_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow))
     )
 
 
@@ -351,9 +351,9 @@ def _with_source(
 
     from ..core.leaf_dtypes import rule_of
     from ..errors import ConversionError, CopyRequiredError, validate_flags
-    from .base.wording import path_of, several
+    from .base.wording import several
     from .loading import Source, target_of
-    from .opening.paths import open_path
+    from .opening.paths import open_path, place_of
 
     validate_flags(lazy=lazy, strict=strict, dequantize=dequantize)
     has_column_keywords = not nulls is ragged is pad is None
@@ -372,10 +372,15 @@ def _with_source(
             "load reads tensors into memory of their own, so copy=False cannot be kept.",
             Hint(hints.keywords(lazy=True, copy=False), ", for tensors over a map of the file"),
         )
-    place = path_of(path, "open(path) and load(path)")
-    contents = open_path(place, allow=frozenset(classes), partly=names is not None or bool(exclude))
+    place = place_of(path, "open(path) and load(path)")
+    contents = open_path(
+        place,
+        allow=frozenset(classes),
+        partly=names is not None or bool(exclude),
+        names=() if names is None or map is not None else names,
+    )
     asked: dict[str, Any] = {
-        "path": os.path.abspath(path),  # noqa: PTH100
+        "path": place if isinstance(place, str) else os.path.abspath(place),  # noqa: PTH100
         "to": target_of(to, copy, device),
         "names": names,
     }

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import groupby
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -264,6 +264,9 @@ class Stored(ABC):
     dtype: str
     shape: tuple[int, ...]
 
+    is_remote: ClassVar[bool] = False
+    """Whether its bytes are on a server."""
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.dtype}{list(self.shape)}>"
 
@@ -294,6 +297,10 @@ class Stored(ABC):
     def pieces(self) -> Sequence[tuple[tuple[int, ...], Stored]] | None:
         """The boxes that it is put together of, each by its first element; ``None`` if by none."""
         return None
+
+    def alike(self, other: Stored) -> Stored:
+        """Another tensor of the same file, read as this one is."""
+        return other
 
     def origins(self) -> list[tuple[Stored, int]]:
         """The tensors in files that it is made of, each with how many bytes of it are needed."""

@@ -551,6 +551,8 @@ def resolved(
 
 def pages_of(path: Path) -> mmap.mmap:
     """A map of a file that is read as a pickle."""
+    if isinstance(path, str):
+        raise path.refuse("holds a pickle outside of an archive, which is read as a whole")  # type: ignore[attr-defined]
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file again")
