@@ -253,6 +253,8 @@ def may_end_process(path: Path) -> bool:
     """Whether a path's library may end the process: by a file's first bytes or a folder's names."""
     from ..formats import is_fragile, is_fragile_folder
 
+    if isinstance(path, str):
+        return False  # type: ignore[unreachable]  # no library reads it
     mode = _mode(path)
     if mode is None or not stat.S_ISREG(mode):
         return mode is not None and stat.S_ISDIR(mode) and is_fragile_folder(path)

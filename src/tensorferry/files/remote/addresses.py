@@ -52,13 +52,14 @@ def address_of(url: str) -> Address | None:
     scheme = url.partition("://")[0].lower()
     if scheme not in _PORTS:
         return None
+    url = url.strip()
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
         parts = urlsplit(f"{scheme}://")
-    if not host or _ODD.search(parts.geturl()):
+    if not host or _ODD.search(url.replace(" ", "")):
         raise FileFormatError(
             f"The URL of scheme {scheme} has no host, or a part that no URL has.",
             "a URL such as https://example.org/model.safetensors",

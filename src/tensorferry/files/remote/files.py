@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import FileFormatError
 from ..base.urls import download_hint
 from .addresses import Address, sibling
-from .transport import Pin, Place, fetch, run_all
+from .transport import Pin, RemotePlace, fetch, run_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,12 +46,12 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
     def __new__(cls, address: Address, pin: Pin | None = None) -> Self:
         """See the class."""
         made = super().__new__(cls, address.shown)
-        made.place = Place(address, pin)
+        made.place = RemotePlace(address, pin)
         made.asked = []
         made._held = []
         return made
 
-    place: Place
+    place: RemotePlace
     asked: list[tuple[int, int]]
     """What was asked of the server to read the header."""
     _held: list[tuple[int, bytes]]

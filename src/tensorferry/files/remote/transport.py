@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from .addresses import Address
 
-__all__ = ["PATIENCE", "Patience", "Pin", "Place", "fetch", "forget_connections", "run_all"]
+__all__ = ["PATIENCE", "Patience", "Pin", "RemotePlace", "fetch", "forget_connections", "run_all"]
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
@@ -97,7 +97,7 @@ class Pin(NamedTuple):
         return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
 
 
-class Place:
+class RemotePlace:
     """What is known of a file on a server: where it is, and what it was when it was opened.
 
     Args:
@@ -152,7 +152,9 @@ class _PassingError(Exception):
         self.at_once = at_once
 
 
-def fetch(place: Place, start: int, views: Sequence[memoryview], *, is_first: bool = False) -> int:
+def fetch(
+    place: RemotePlace, start: int, views: Sequence[memoryview], *, is_first: bool = False
+) -> int:
     """Bytes of a file into pieces of memory, one after the other.
 
     What has come stays if the connection breaks: only the rest is asked for again.
@@ -214,7 +216,7 @@ def run_all(jobs: Sequence[Callable[[], object]]) -> None:
         pool.shutdown(cancel_futures=True)
 
 
-def _wait(failed: _PassingError, tries: int, place: Place) -> None:
+def _wait(failed: _PassingError, tries: int, place: RemotePlace) -> None:
     """Wait before the next try.
 
     Raises:
@@ -314,7 +316,9 @@ def _connection(url: str, *, is_new: bool) -> _Connection:
         secure = _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
     else:
         secure = None
-    through = None if proxy is None else address_of(proxy if "://" in proxy else f"http://{proxy}")
+    if proxy is not None and "://" not in proxy:
+        proxy = f"http://{proxy}"
+    through = None if proxy is None else address_of(proxy)
     if through is None:
         return _Connection(key, _made(host, port, secure), (), is_whole=False, was_open=False)
     headers = tuple((f"Proxy-{name}", value) for name, value in through.headers)
@@ -356,7 +360,7 @@ def _let_go(connection: _Connection, response: HTTPResponse) -> None:
         kept.append(connection)
 
 
-def _asked(place: Place, start: int, stop: int, *, is_first: bool, is_new: bool) -> _Answer:
+def _asked(place: RemotePlace, start: int, stop: int, *, is_first: bool, is_new: bool) -> _Answer:
     """The answer to a request of bytes.
 
     Raises:
@@ -404,7 +408,7 @@ def _asked(place: Place, start: int, stop: int, *, is_first: bool, is_new: bool)
 
 
 def _sent(
-    place: Place, url: str, start: int, stop: int, *, is_new: bool
+    place: RemotePlace, url: str, start: int, stop: int, *, is_new: bool
 ) -> tuple[_Connection, HTTPResponse]:
     """Send a request; gives what came back."""
     connection = _connection(url, is_new=is_new)
@@ -444,7 +448,7 @@ def _said(error: BaseException) -> str:
     return f"the connection failed ({type(error).__name__})"
 
 
-def _refuse(place: Place, status: int, response: HTTPResponse) -> NoReturn:
+def _refuse(place: RemotePlace, status: int, response: HTTPResponse) -> NoReturn:
     """Raise for an answer without bytes."""
     shown = place.address.shown
     if status in _PASSING:
@@ -475,7 +479,7 @@ def _asked_wait(response: HTTPResponse) -> float | None:
 
 
 def _validated(
-    place: Place, response: HTTPResponse, start: int, stop: int, *, is_first: bool
+    place: RemotePlace, response: HTTPResponse, start: int, stop: int, *, is_first: bool
 ) -> int:
     """The end of the bytes of an answer, which is what was asked for.
 
