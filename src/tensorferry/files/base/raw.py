@@ -23,6 +23,7 @@ __all__ = [
     "bytes_of",
     "fingerprints",
     "held_open",
+    "is_on_server",
     "mapped",
     "mapped_private",
     "read_at",
@@ -96,6 +97,11 @@ def read_pages(path: str, offset: int, nbytes: int) -> mmap.mmap:
     finally:
         os.close(descriptor)
     return pages
+
+
+def is_on_server(path: object) -> bool:
+    """Whether a path is a `RemoteFile`, which is more than a string."""
+    return isinstance(path, str) and type(path) is not str
 
 
 def bytes_of(path: str, descriptor: int | None = None) -> int:

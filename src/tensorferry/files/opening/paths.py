@@ -27,6 +27,7 @@ from ...hints import Hint
 from ...host.plugins import EntryPoints
 from ..base.contents import Contents, FileFinding
 from ..base.format import Format
+from ..base.raw import is_on_server
 from ..base.wording import named, path_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..base.stored import Stored
-    from ..remote.files import RemoteFile
     from .shard_files import ShardIndex
 
 __all__ = [
@@ -253,8 +253,8 @@ def may_end_process(path: Path) -> bool:
     """Whether a path's library may end the process: by a file's first bytes or a folder's names."""
     from ..formats import is_fragile, is_fragile_folder
 
-    if isinstance(path, str):
-        return False  # type: ignore[unreachable]  # no library reads it
+    if is_on_server(path):
+        return False  # no library reads it
     mode = _mode(path)
     if mode is None or not stat.S_ISREG(mode):
         return mode is not None and stat.S_ISDIR(mode) and is_fragile_folder(path)
@@ -339,8 +339,8 @@ def open_path(
     if index is not None:
         found = _format_of_index(index)
         return _together(index, found, allow, lacking, partly=partly, names=names)
-    if isinstance(path, str):
-        return _read_remotely(path, allow, partly=partly)  # type: ignore[unreachable]
+    if is_on_server(path):
+        return _read_remotely(path, allow, partly=partly)
     if path.is_dir():
         path = lone(path)
     found = format_of(path)
@@ -369,7 +369,7 @@ def place_of(path: object, call: str) -> Path:
     return path_of(path, call)
 
 
-def _read_remotely(file: RemoteFile, allow: frozenset[str], *, partly: bool) -> Contents:
+def _read_remotely(file: Any, allow: frozenset[str], *, partly: bool) -> Contents:
     """The contents of one file on a server, of which only headers are read.
 
     Raises:
@@ -377,15 +377,14 @@ def _read_remotely(file: RemoteFile, allow: frozenset[str], *, partly: bool) -> 
     """
     from .servers import head_of, prepare, remotely
 
-    path: Any = file
     head = head_of(file, _HEAD)
     among = [format_named(name) for name in _REMOTE]
-    found = recognised(path, head, among)
+    found: Any = recognised(file, head, among)
     if found is None:
         titles = ", ".join(each.title for each in among)
         raise file.refuse(f"is of no format that is read from servers in parts, as {titles} are")
     prepare(file, found.name)
-    contents = (found.read_partly if partly else found.read)(path, allow=allow)
+    contents = (found.read_partly if partly else found.read)(file, allow=allow)
     contents.own = found.owned(contents.metadata)
     return remotely(file, contents)
 
@@ -601,8 +600,9 @@ def _lone_among(folder: Path, among: Iterable[Format]) -> Path | None:
 
 def _shard_path(index: Path, name: str) -> Path | None:
     """A shard's path: by the index or, if both are links (hub cache), its target; or ``None``."""
-    if isinstance(index, str):
-        return index.sibling(name)  # type: ignore[unreachable]
+    if is_on_server(index):
+        remote: Any = index
+        return remote.sibling(name)  # type: ignore[no-any-return]
     shard = index.parent / name
     if not shard.is_file():
         return None
@@ -626,8 +626,8 @@ def _together(
     from .shard_files import ShardIndex
 
     plan = ShardIndex.read(index)
-    if names and isinstance(index, str):
-        from .servers import needed  # type: ignore[unreachable]
+    if names and is_on_server(index):
+        from .servers import needed
 
         plan.weight_map = needed(plan.weight_map, plan.metadata, names)
     places = {name: _shard_path(index, name) for name in plan.files()}
@@ -647,8 +647,8 @@ def _together(
             raise error
         lacking.append(error)
     found.ensure_loaded()
-    if isinstance(index, str):
-        from .servers import begin_all  # type: ignore[unreachable]
+    if is_on_server(index):
+        from .servers import begin_all
 
         begin_all(places.values())
         shards = {

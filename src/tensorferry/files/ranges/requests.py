@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -78,11 +78,11 @@ class Elements(NamedTuple):
 
     def within(self, result: Array) -> Array:
         """Their place in their tensor."""
-        cut = [
+        cut: Any = tuple(
             slice(first, first + count)
             for first, count in zip(self.starts, self.shape, strict=True)
-        ]
-        part: Array = result[(*cut, ...)]
+        )
+        part: Array = result[cut + (...,)]  # noqa: RUF005 - a star here is not of Python 3.10
         return part
 
 

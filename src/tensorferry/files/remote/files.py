@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import stat
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import FileFormatError
@@ -186,12 +187,7 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
             if stop > start:
                 found.append((start, bytearray(stop - start)))
         self.asked += [(start, start + len(data)) for start, data in found]
-        run_all(
-            [
-                (lambda start=start, data=data: fetch(self.place, start, [memoryview(data)]))
-                for start, data in found
-            ]
-        )
+        run_all([partial(fetch, self.place, start, [memoryview(data)]) for start, data in found])
         for start, data in found:
             self._keep(start, bytes(data))
 

@@ -73,11 +73,11 @@ def remote_plan(
     ]
     read: list[tuple[int, int] | None] = []
     at = 0
-    for each in wanted:
-        found_of = [of_part.get(at + n) for n in range(len(each))]
-        at += len(each)
+    for own in wanted:
+        found_of = [of_part.get(at + n) for n in range(len(own))]
+        at += len(own)
         known = [pair for pair in found_of if pair is not None]
-        if known or not each:
+        if known or not own:
             read.append((sum(pair[0] for pair in known), sum(pair[1] for pair in known)))
         else:
             read.append(None)

@@ -13,7 +13,7 @@ from ..ranges.runs import ByteRuns
 from .transport import fetch, run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from ...typing import Array
     from ..base.stored import Stored
@@ -112,9 +112,7 @@ def groups(tensors: Sequence[Stored], most: int | None) -> Iterator[list[Stored]
 
 def _read(parts: Sequence[Stored], plan: Sequence[Fetched]) -> list[Array]:
     results = [new_array(stored.shape, stored.dtype) for stored in parts]
-    jobs: list[Callable[[], object]] = []
-    for file, requests in plan:
-        jobs += [_Job(file, request, results) for request in requests]
+    jobs = [_Job(file, request, results).run for file, requests in plan for request in requests]
     run_all(jobs)
     for stored, result in zip(parts, results, strict=True):
         place = stored.place()
@@ -136,7 +134,7 @@ class _Job(NamedTuple):
     request: Request
     results: Sequence[Array]
 
-    def __call__(self) -> None:
+    def run(self) -> None:
         """Make the request, and put what comes where it belongs."""
         start, stop, _ = self.request
         held = self.file.held(start, stop - start)

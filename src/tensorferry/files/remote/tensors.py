@@ -95,7 +95,7 @@ class RemoteTensor(Stored):
 
     def _checked_bytes(self) -> Iterator[Array]:
         """Yield the bytes in order, each time a whole number of elements."""
-        begin, nbytes = self.held.offset, self.nbytes  # type: ignore[union-attr]
+        begin, nbytes = self.held.offset, self.nbytes
         record: Record | None = self.held.record
         if record is None or record.crc is None or record.nbytes > nbytes + _MOST_AROUND:
             yield from self._pieces(begin, begin + nbytes)
