@@ -1,4 +1,4 @@
-"""A server of files in a folder on loopback, in a process of its own, that gives ranges of bytes as fast as the system can."""
+"""A server of the present folder on loopback, in a process of its own, that gives ranges of bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["serving"]
 
 def serving() -> str:
     """Serve the present folder as long as this process lasts; gives the URL."""
-    server = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
+    words = [sys.executable, __file__]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)  # noqa: S603 - itself
     atexit.register(server.terminate)
     assert server.stdout is not None
     return f"http://127.0.0.1:{int(server.stdout.readline())}"

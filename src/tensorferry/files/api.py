@@ -357,6 +357,7 @@ def _with_source(
 
     from ..core.leaf_dtypes import rule_of
     from ..errors import ConversionError, CopyRequiredError, validate_flags
+    from .base.raw import is_on_server
     from .base.wording import several
     from .loading import Source, target_of
     from .opening.paths import open_path, place_of
@@ -386,7 +387,7 @@ def _with_source(
         names=() if names is None or map is not None else names,
     )
     asked: dict[str, Any] = {
-        "path": place if isinstance(place, str) else os.path.abspath(place),  # noqa: PTH100
+        "path": place if is_on_server(place) else os.path.abspath(place),  # noqa: PTH100
         "to": target_of(to, copy, device),
         "names": names,
     }

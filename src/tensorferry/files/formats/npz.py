@@ -367,7 +367,9 @@ def _array(
     )
 
 
-def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: int) -> bytes:
+def _behind(
+    archive: Archive, member: Member, descriptor: int | None, begin: int, end: int
+) -> bytes:
     """The bytes after the values."""
     count = member.size - end
     if count > arrays.LONGEST_TRAILER:
