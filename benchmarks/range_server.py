@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from typing import ClassVar
 
 __all__ = ["serving"]
 
@@ -23,8 +22,8 @@ def serving() -> str:
 
 
 class _Ranges(http.server.BaseHTTPRequestHandler):
-    protocol_version: ClassVar[str] = "HTTP/1.1"
-    disable_nagle_algorithm: ClassVar[bool] = True
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's word
         """Nothing is printed."""

@@ -185,7 +185,8 @@ def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
     found = []
     for path in sorted(set(paths)):
         if type(path) is not str:
-            found.append(Fingerprint(path, *path.facts, 0))  # type: ignore[attr-defined]
+            nbytes, changed = path.facts  # type: ignore[attr-defined]
+            found.append(Fingerprint(path, nbytes, changed, 0))
             continue
         status = os.stat(path)  # noqa: PTH116 - plain strings
         if not stat.S_ISDIR(status.st_mode):
