@@ -175,6 +175,7 @@ def _loaded(
 
 _UP = "layers.*.up.weight"
 """Twenty matrices of 2560 rows and 1024 columns."""
+_UP_BYTES = 4 * 20 * 2560 * 1024
 
 
 def _part(what: str, index: str) -> _Pair:
@@ -192,6 +193,25 @@ def _part(what: str, index: str) -> _Pair:
         ),
         "layers.safetensors",
         Target(ratio=1.5),
+    )
+
+
+_SERVED = "from benchmarks.range_server import serving; url = serving() + '/layers.safetensors'"
+
+
+def _served(what: str, index: str, other: str, nbytes: int | None, ratio: float) -> _Pair:
+    """All or parts of a file on a server of loopback, by ours and by requests."""
+    part = f', names="{_UP}", slices={{"*": np.s_[{index}]}}' if index else ""
+    asked = "" if nbytes is None else f', headers={{"Range": "bytes=0-{nbytes - 1}"}}'
+    return _Pair(
+        f"load(url), {what} / requests.get(url).content, {other}",
+        Line(
+            f"state = ferry.load(url{part})",
+            f"import numpy as np; {FERRY}; import tensorferry.files.remote.reading; {_SERVED}",
+        ),
+        Line(f"state = requests.get(url{asked}).content", f"import requests; {_SERVED}"),
+        "layers.safetensors",
+        Target(ratio=ratio),
     )
 
 
@@ -329,6 +349,9 @@ _PAIRS = (
     _loaded("pt", "torch", "torch.load", 'state = torch.load("layers.pt")', TORCH, 1.0),
     _part("rows", ":320"),
     _part("columns", ":, :128"),
+    _served("all of a file", "", "all of it", None, 0.8),
+    _served("an eighth of the rows of 20 matrices", ":320", "as many bytes", _UP_BYTES // 8, 1.2),
+    _served("an eighth of the columns of 20 matrices", ":, :128", "all of them", _UP_BYTES, 0.8),
     _sharded("rows", 'P("x")'),
     _sharded("columns", 'P(None, "x")'),
 )

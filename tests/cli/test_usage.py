@@ -143,6 +143,8 @@ URLS = {
 @pytest.mark.parametrize("command", ["inspect", "check", "diff", "convert", "roundtrip"])
 def test_a_url_is_named_with_the_command_that_downloads_it(forked_cli, tmp_path, command, url):
     np.savez(tmp_path / "a.npz", x=np.ones(1))
+    if url.startswith("http") and command in ("inspect", "diff", "convert"):
+        pytest.skip("these read from servers: tests/files/test_remote.py")
     rest = {"diff": [str(tmp_path / "a.npz")], "convert": [str(tmp_path / "b.npz")]}.get(
         command, []
     )
@@ -197,7 +199,8 @@ def test_the_hint_for_a_url_downloads_it(tmp_path, monkeypatch):
 
     (tmp_path / "there").mkdir()
     (tmp_path / "here").mkdir()
-    np.savez(tmp_path / "there" / "m.npz", x=np.arange(3))
+    # This server has no ranges; a file of one window would be taken whole.
+    np.savez(tmp_path / "there" / "m.npz", x=np.arange(30_000))
     monkeypatch.chdir(tmp_path / "here")
     with ThreadingHTTPServer(
         ("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "there"))
@@ -208,10 +211,10 @@ def test_the_hint_for_a_url_downloads_it(tmp_path, monkeypatch):
         names = {}
         exec(refused.value.hint, names)  # noqa: S102 - the hint of this package
         server.shutdown()
-    assert ferry.load(names["path"])["x"].tolist() == [0, 1, 2]
+    assert ferry.load(names["path"])["x"].tolist() == [*range(30_000)]
 
 
 def test_what_a_url_has_of_secrets_is_in_no_message():
     with pytest.raises(ferry.FileFormatError) as refused:
-        ferry.load("https://user:geheim@host/m.npz?token=geheim")
+        ferry.load("ftp://user:geheim@host/m.npz?token=geheim")
     assert "geheim" not in str(refused.value)

@@ -102,7 +102,7 @@ def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
             if name.startswith("-"):
                 return None
             allow.append(name)
-        elif word.startswith("-"):
+        elif word.startswith("-") or "://" in word:
             return None
         else:
             paths.append(Path(word))

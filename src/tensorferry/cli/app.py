@@ -19,7 +19,7 @@ from .completion import words
 from .maps import app as maps
 from .maps import dims_of
 from .outcome import unknown_word
-from .usage import Command, CommandGroup
+from .usage import Command, CommandGroup, file_or_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,6 +34,14 @@ _Paths = Annotated[
     list[Path],
     typer.Argument(
         readable=False, metavar="PATH", help="Files, folders of shards, or their index.json."
+    ),
+]
+_PathsOrUrls = Annotated[
+    list[Path],
+    typer.Argument(
+        parser=file_or_url,
+        metavar="PATH",
+        help="Files, folders of shards, or their index.json.",
     ),
 ]
 _Allow = Annotated[
@@ -71,7 +79,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def inspect(
-    paths: _Paths,
+    paths: _PathsOrUrls,
     every: Annotated[
         bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")
     ] = False,
@@ -132,10 +140,15 @@ def diff(
     a: Annotated[
         Path,
         typer.Argument(
-            readable=False, metavar="A", help="A file, a folder of shards, or its index.json."
+            parser=file_or_url,
+            metavar="A",
+            help="A file, a folder of shards, or its index.json.",
         ),
     ],
-    b: Annotated[Path, typer.Argument(readable=False, metavar="B", help="Another, of any format.")],
+    b: Annotated[
+        Path,
+        typer.Argument(parser=file_or_url, metavar="B", help="Another, of any format."),
+    ],
     tolerance: Annotated[
         float | None,
         typer.Option(
@@ -193,7 +206,7 @@ def convert(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            readable=False,
+            parser=file_or_url,
             metavar="IN",
             help="A file, a folder of shards, its index.json, or several files.",
         ),

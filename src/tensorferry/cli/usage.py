@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["CONTRADICTIONS", "Command", "CommandGroup"]
+__all__ = ["CONTRADICTIONS", "Command", "CommandGroup", "file_or_url"]
 
 CONTRADICTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "convert": [
@@ -34,6 +35,18 @@ _WIDEST = 100
 """Help is prose, and hard to read in longer lines."""
 _UsageError: Any = typer.BadParameter.__base__
 _ClickError: Any = _UsageError.__base__
+
+
+def file_or_url(given: str | Path) -> Path:
+    """The file that an argument names, which may be on a server."""
+    from ..errors import ConversionError
+    from ..files.opening.paths import place_of
+
+    try:
+        return place_of(given, "")
+    except ConversionError:
+        # It is a URL of another kind, which is refused where it is opened.
+        return Path(given)
 
 
 class Command(TyperCommand):

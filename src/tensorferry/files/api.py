@@ -44,7 +44,8 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
 
     Args:
         path: A file of any format in docs/reference/files.md, a folder of shards, or its
-            ``index.json``.
+            ``index.json``. A string that begins ``http://`` or ``https://`` is a URL: of a file of
+            safetensors, ``.npy``, ``.npz``, ``.pt`` or GGUF, or of an ``index.json``.
         allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their
             objects become dicts of their attributes; the classes are never imported. What a pickle
             only names, and objects of some classes of Python (docs/reference/files.md lists them),
@@ -58,20 +59,22 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
         TypeError: `path` is not a path, or `allow` no string and no strings.
         UnsupportedTypeError: `path` is a buffer or an open file; the hint is the code that makes a
             file of it.
-        OSError: The file cannot be read.
+        OSError: The file cannot be read; or the server does not give it, with a PermissionError
+            for credentials and a FileNotFoundError for a file that it does not have.
         FileFormatError: The file breaks the rules of its format, or its format is not known; or
-            `path` is a URL, and the hint is the code that downloads it.
+            `path` is a URL that cannot be read in parts, and the hint is the code that downloads
+            it; or a server does not give what it is asked for.
         UnsafeFileError: The file asks for code to be run, or would need far more memory than its
             size.
         FrameworkNotInstalledError: The library that its format needs is not installed.
 
     .. versionadded:: 0.1
     """
-    from .base.wording import path_of, several
-    from .opening.paths import open_path
+    from .base.wording import several
+    from .opening.paths import open_path, place_of
 
     return open_path(
-        path_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow))
+        place_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow))
     )
 
 
@@ -152,6 +155,9 @@ def load(
     Each tensor is read once, into memory of its own, which the framework takes over: nothing that
     happens to the file later changes it. Names of tied weights have one object. Checksums are not
     compared here: ``tensorferry check`` compares them.
+
+    Of a file on a server, headers are read, and then only the bytes that are needed, by as few
+    requests as `explain_load` says. A file that changes meanwhile is an error.
 
     With ``lazy=True`` the result is a `LazyTree`. The file is mapped into memory, and a tensor is
     made when it is used. That is for files larger than memory, and for those of which little is
@@ -353,9 +359,10 @@ def _with_source(
 
     from ..core.leaf_dtypes import rule_of
     from ..errors import ConversionError, CopyRequiredError, validate_flags
-    from .base.wording import path_of, several
+    from .base.raw import is_on_server
+    from .base.wording import several
     from .loading import Source, target_of
-    from .opening.paths import open_path
+    from .opening.paths import open_path, place_of
 
     validate_flags(lazy=lazy, strict=strict, dequantize=dequantize)
     has_column_keywords = not nulls is ragged is pad is None
@@ -374,10 +381,15 @@ def _with_source(
             "load reads tensors into memory of their own, so copy=False cannot be kept.",
             Hint(hints.keywords(lazy=True, copy=False), ", for tensors over a map of the file"),
         )
-    place = path_of(path, "open(path) and load(path)")
-    contents = open_path(place, allow=frozenset(classes), partly=names is not None or bool(exclude))
+    place = place_of(path, "open(path) and load(path)")
+    contents = open_path(
+        place,
+        allow=frozenset(classes),
+        partly=names is not None or bool(exclude),
+        names=() if names is None or map is not None else names,
+    )
     asked: dict[str, Any] = {
-        "path": os.path.abspath(path),  # noqa: PTH100
+        "path": place if is_on_server(place) else os.path.abspath(place),  # noqa: PTH100
         "to": target_of(to, copy, device),
         "names": names,
     }

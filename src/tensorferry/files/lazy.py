@@ -166,7 +166,7 @@ class LazyTree(Mapping[Any, Any]):
             ValueError: The file has been closed.
             ConversionError: A tensor cannot be converted.
         """
-        read = self._source.plain(self._whole, self._source.tensor)
+        read = self._source.plain(self._whole, self._source.together(self._whole))
         self._source.warn_of_what_is_left_out(self._whole)
         return read
 

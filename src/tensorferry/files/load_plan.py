@@ -72,6 +72,7 @@ class LoadPlan:
         tensors: A row for each tensor; tied names have one.
         peak: How many bytes of host memory the results take, with what is held beside them
             meanwhile.
+        fetched: What is asked of servers, headers too: the requests themselves.
 
     .. versionadded:: 0.1
     """
@@ -80,6 +81,7 @@ class LoadPlan:
     target: str
     tensors: tuple[LoadedTensor, ...]
     peak: int
+    fetched: tuple[ByteRuns, ...] = ()
 
     @property
     def bytes_needed(self) -> int:
@@ -88,7 +90,12 @@ class LoadPlan:
 
     @property
     def bytes_read(self) -> int:
-        """How many bytes are read for that; of tensors that are decoded, bytes of values."""
+        """How many bytes are read for that; of tensors that are decoded, bytes of values.
+
+        From a server, it is what is asked for: with headers, and with what is between parts.
+        """
+        if self.fetched:
+            return sum(each.nbytes for each in self.fetched)
         return sum(each.bytes_read for each in self.tensors)
 
     @property
@@ -99,6 +106,8 @@ class LoadPlan:
     @property
     def requests(self) -> tuple[ByteRuns, ...]:
         """What is read of which file, as runs of bytes, except what is decoded."""
+        if self.fetched:
+            return self.fetched
         return tuple(runs for each in self.tensors for runs in each.requests)
 
     @property
@@ -107,8 +116,7 @@ class LoadPlan:
         found = [each for each in self.tensors if each.bytes_read > _WASTE * each.bytes_needed]
         return tuple(
             f"{each.names[0]}: {size_text(each.bytes_read)} for "
-            f"{size_text(each.bytes_needed)} ({each.how}): in a file that has it as it is "
-            "(tensorferry convert … model.safetensors), only what is needed is read"
+            f"{size_text(each.bytes_needed)} ({each.how}): {_cheaper_way(each)}"
             for each in found
         )
 
@@ -131,6 +139,19 @@ class LoadPlan:
             for row in (head, *rows)
         ]
         return "\n".join([f"load {self.path} to {self.target}", *table, *self.cheaper])
+
+
+def _cheaper_way(each: LoadedTensor) -> str:
+    """How less of a tensor could be read."""
+    if each.requests:
+        return (
+            f"it is {each.requests[0]}, and parts along its first axis are one run each, so that "
+            "it is cheaper to load those, and to lay them out anew afterwards"
+        )
+    return (
+        "in a file that has it as it is (tensorferry convert … model.safetensors), only what is "
+        "needed is read"
+    )
 
 
 def _row(each: LoadedTensor) -> tuple[str, ...]:
@@ -157,10 +178,32 @@ def plan_of(source: Source) -> LoadPlan:
     sizes, copied = result_bytes(source, readings)
     read = [part.nbytes for each in readings for part in each.parts]
     ahead = 0 if copied is None else min(sum(read), max(copied, AHEAD))
+    if source.is_remote:
+        from .remote.reading import hold_headers
+
+        hold_headers([part for each in readings for part in each.parts])
     tensors = tuple(_planned(source, each) for each in readings)
     held = [part.held_bytes() for each in readings for part in each.parts]
-    beside = max([ahead, *held])
-    return LoadPlan(source.path, source.target.name, tensors, sum(sizes.values()) + beside)
+    peak = sum(sizes.values()) + max([ahead, *held])
+    if source.is_remote:
+        from .remote.plans import remote_plan
+
+        most = None if copied is None else AHEAD
+        fetched, read_of, in_flight = remote_plan(
+            [each.path for each in source.seen], [each.parts for each in readings], most
+        )
+        tensors = tuple(map(_fetched, tensors, read_of))
+        return LoadPlan(source.path, source.target.name, tensors, peak + in_flight, fetched)
+    return LoadPlan(source.path, source.target.name, tensors, peak)
+
+
+def _fetched(each: LoadedTensor, found: tuple[int, int] | None) -> LoadedTensor:
+    """The row of a tensor on a server: how much of how many requests is for it."""
+    if found is None:
+        return each
+    nbytes, number = found
+    how = f"{number:,} request{'s'[: number != 1]}"
+    return each._replace(bytes_read=nbytes, how=how)
 
 
 def _planned(source: Source, reading: Reading) -> LoadedTensor:

@@ -44,7 +44,7 @@ from .base.raw import fingerprints, mapped, mapped_private
 from .base.stored import read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
     from mmap import mmap
 
     from ..core.leaf_dtypes import Choice, DtypeRule
@@ -165,6 +165,7 @@ class Source:
         self.load = load
         self.asked = asked
         self.path: str = asked["path"]
+        self.is_remote = type(self.path) is not str
         self.seen = fingerprints(contents.paths)
         self.target = backend_named(asked["to"])
         self.rule = rule
@@ -338,6 +339,12 @@ class Source:
         if path not in self._maps:
             self.validate(stored)
         shards = self.shards(stored, choice)
+        if stored.is_remote:
+            reading = Reading([], stored, choice, shards)
+            (own,) = [[*arrays_of(self, reading.parts)]]
+            if copy is False and shards is None:
+                return convert(own[0], self.conversion(choice, copy=False))
+            return self.made(reading, own)
         if shards is not None:
             return shards.assembled([part.load() for part in shards.parts])
         array = stored.array(self.map_of)
@@ -434,6 +441,32 @@ class Source:
             with suppress(CopyRequiredError):
                 return convert(own, self.conversion(choice, copy=False))
         return convert(own, self.conversion(choice, None))
+
+    def made(self, reading: Reading, own: Sequence[Array]) -> Any:
+        """A tensor of what was read for it, whose memory is nobody else's.
+
+        Raises:
+            ConversionError: It cannot be converted.
+        """
+        if reading.shards is None:
+            return self.adopted(own[0], reading.choice)
+        return reading.shards.assembled(own)
+
+    def together(self, node: Any) -> Callable[[str], Any]:
+        """What gives each tensor of a part of the tree; those on a server are read by one plan."""
+        if not self.is_remote:
+            return self.tensor
+        left = {}
+        for _, ref in leaves(node):
+            if ref.name in self.tensors:
+                key = self.tensors[ref.name].key, self.choice(ref.name)
+                if self._made.get(key) is None:
+                    left[ref.name] = key
+        read = {} if self._closed else _read(self, left, _lazily_or_in_part)
+        for name, tensor in read.items():
+            with suppress(TypeError):
+                self._made[left[name]] = tensor
+        return lambda name: read[name] if name in read else self.tensor(name)
 
     @contextmanager
     def naming(self, name: str) -> Iterator[None]:
@@ -587,18 +620,11 @@ def _read(source: Source, names: Iterable[str], hint: Callable[[str], Hint]) -> 
     found: dict[str, Any] = {}
     parts = [part for reading in readings for part in reading.parts]
     try:
-        with closing(read_ahead(parts, AHEAD if copies else None)) as arrays:
-            whole = (
-                part.decoded() if array is None else array
-                for part, array in zip(parts, arrays, strict=True)
-            )
+        with closing(arrays_of(source, parts, AHEAD if copies else None)) as whole:
             for reading in readings:
                 with source.naming(reading.names[0]):
                     own = list(islice(whole, len(reading.parts)))
-                    if reading.shards is None:
-                        tensor = source.adopted(own[0], reading.choice)
-                    else:
-                        tensor = reading.shards.assembled(own)
+                    tensor = source.made(reading, own)
                 found.update(dict.fromkeys(reading.names, tensor))
             next(whole, None)  # what reads comes to its end too
     except FileFormatError:
@@ -606,6 +632,21 @@ def _read(source: Source, names: Iterable[str], hint: Callable[[str], Hint]) -> 
         raise
     source.validate()
     return found
+
+
+def arrays_of(
+    source: Source, parts: Sequence[Stored], most: int | None = None
+) -> Generator[Array, None, None]:
+    """Yield parts of tensors in memory of their own, in order; at most so many bytes ahead."""
+    if source.is_remote:
+        from .remote.reading import read_remote
+
+        reader: Any = read_remote
+    else:
+        reader = read_ahead
+    with closing(reader(parts, most)) as arrays:
+        for part, array in zip(parts, arrays, strict=True):
+            yield part.decoded() if array is None else array
 
 
 def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) -> None:

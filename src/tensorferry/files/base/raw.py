@@ -1,19 +1,29 @@
-"""Read, write and map bytes of files, and see whether a file has changed."""
+"""Read, write and map bytes of files, and see whether a file has changed.
+
+A path that is more than a string is a `RemoteFile`, which reads bytes itself.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
 import stat
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError
 from ...hints.named_tuple import NamedTuple
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = [
     "Fingerprint",
+    "bytes_of",
     "fingerprints",
+    "held_open",
+    "is_on_server",
     "mapped",
     "mapped_private",
     "read_at",
@@ -51,6 +61,8 @@ def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) 
         OSError: As for `read_fully`.
         FileFormatError: The file is too short.
     """
+    if type(path) is not str:
+        return path.read_at(offset, nbytes)  # type: ignore[attr-defined, no-any-return]
     # Opened each time, because a model may have more shards than a process can have open files.
     if descriptor is None:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -75,6 +87,9 @@ def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) 
 def read_pages(path: str, offset: int, nbytes: int) -> mmap.mmap:
     """As `read_at`, into a map whose memory is freed when it is closed; at least one byte."""
     pages = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if type(path) is not str:
+        pages[:nbytes] = read_at(path, offset, nbytes)
+        return pages
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with memoryview(pages) as view:
@@ -82,6 +97,33 @@ def read_pages(path: str, offset: int, nbytes: int) -> mmap.mmap:
     finally:
         os.close(descriptor)
     return pages
+
+
+def is_on_server(path: object) -> bool:
+    """Whether a path is a `RemoteFile`, which is more than a string."""
+    return isinstance(path, str) and type(path) is not str
+
+
+def bytes_of(path: str, descriptor: int | None = None) -> int:
+    """The size of a file, which may be open already."""
+    if descriptor is not None:
+        return os.fstat(descriptor).st_size
+    if type(path) is not str:
+        return path.size  # type: ignore[attr-defined, no-any-return]
+    return os.stat(path).st_size  # noqa: PTH116 - a plain string
+
+
+@contextmanager
+def held_open(path: str) -> Iterator[int | None]:
+    """A context with the descriptor of a file, to read much of it; ``None`` for one on a server."""
+    if type(path) is not str:
+        yield None
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def write_fully(descriptor: int, data: Any, at: int | None = None) -> int:
@@ -142,6 +184,10 @@ def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
     """The present fingerprints of files, and of all files in folders."""
     found = []
     for path in sorted(set(paths)):
+        if type(path) is not str:
+            nbytes, changed = path.facts  # type: ignore[attr-defined]
+            found.append(Fingerprint(path, nbytes, changed, 0))
+            continue
         status = os.stat(path)  # noqa: PTH116 - plain strings
         if not stat.S_ISDIR(status.st_mode):
             # Links are not followed: one that leads elsewhere now has changed.

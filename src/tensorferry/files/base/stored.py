@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import groupby
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -294,6 +294,9 @@ class Stored(ABC):
     dtype: str
     shape: tuple[int, ...]
 
+    is_remote: ClassVar[bool] = False
+    """Whether its bytes are on a server."""
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.dtype}{list(self.shape)}>"
 
@@ -349,6 +352,10 @@ class Stored(ABC):
         """A part of it as a tensor that needs nothing else of it; ``None`` if it knows none."""
         del box
         return None
+
+    def alike(self, other: Stored) -> Stored:
+        """Another tensor of the same file, read as this one is."""
+        return other
 
     def origins(self) -> list[tuple[Stored, int]]:
         """The tensors in files that it is made of, each with how many bytes of it are needed."""

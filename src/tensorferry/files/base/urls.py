@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from ...errors import FileFormatError, UnsupportedTypeError, shown
 from ...hints import Hint, Spoken
 
-__all__ = ["path_hint", "refuse_no_path", "refuse_url"]
+__all__ = ["download_hint", "path_hint", "refuse_no_path", "refuse_url"]
 
 # A Path has one slash in the place of two. A drive of Windows has one letter.
 _URL = re.compile(r"(file):/{1,3}|([A-Za-z][A-Za-z0-9+.\-]+):/{1,2}(?=[^/])")
@@ -54,14 +54,28 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
     else:
         said = _downloaded(scheme, url)
     if is_secret:
-        # What a URL has of passwords and tokens is in no message, and so not in the code either.
-        python = said.python.replace(repr(url), "url")
-        shell = said.shell.replace(shlex.quote(url), '"$URL"')
-        said = Spoken(f"with the whole URL in url: {python}", f"with the whole URL in URL: {shell}")
+        said = _unsaid(said, url)
     what = "written to" if is_target else "read from"
     raise FileFormatError(
         f"{told} is a URL, and files are {what} paths of this machine only.", Hint(said)
     )
+
+
+def download_hint(url: str) -> Hint:
+    """The hint to download a file; of a query, which may be a token, it has nothing.
+
+    Args:
+        url: Its URL.
+    """
+    said = _downloaded(url.partition("://")[0].lower(), url)
+    return Hint(_unsaid(said, url) if _without_secrets(url)[1] else said)
+
+
+def _unsaid(said: Spoken, url: str) -> Spoken:
+    """A hint without a URL that has a password or a token."""
+    python = said.python.replace(repr(url), "url")
+    shell = said.shell.replace(shlex.quote(url), '"$URL"')
+    return Spoken(f"with the whole URL in url: {python}", f"with the whole URL in URL: {shell}")
 
 
 def refuse_no_path(given: object, call: str) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from ..base.pump import Pump
 from ..base.raw import fingerprints
 from ..base.stored import Packed, Stored, View
 from ..base.wording import named, path_of, several, strings_of
-from ..opening.paths import each_format, format_for, format_named, index_of
+from ..opening.paths import each_format, format_for, format_named, index_of, place_of
 from ..opening.shard_files import WAYS_OF_TIES as TIES
 from ..opening.shard_files import repeated, sizes
 from .executors import run_all, validate_engine
@@ -37,6 +36,7 @@ from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from ..base.contents import Contents
     from ..base.format import Format
@@ -217,7 +217,7 @@ def convert_files(
     """Convert files; see `tensorferry.convert_files`, whose arguments and errors these are."""
     started = time.monotonic()
     given = list(sources) if isinstance(sources, Iterable) and not _is_one(sources) else [sources]
-    paths = tuple(os.fspath(path_of(path, "convert_files(sources, target)")) for path in given)
+    paths = tuple(os.fspath(place_of(path, "convert_files(sources, target)")) for path in given)
     place = path_of(target, "the target of convert_files(sources, target)")
     continues = resume or part is not None
     _validate_options(paths, part, jobs, engine, executor, progress)
@@ -257,7 +257,7 @@ def convert_files(
         before = mapping.mapped(before)
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
-    is_several = len(paths) > 1 or any(index_of(Path(path)) is not None for path in paths)
+    is_several = len(paths) > 1 or any(index_of(place_of(path, "")) is not None for path in paths)
     with completed(partial(_given, before, selection)):
         format_ = _format(place, to, before.format if is_several or shard is not None else None)
         contents, objects = chosen(before, selection, format_)

@@ -22,7 +22,7 @@ from ..base.objects import in_text
 from ..base.pump import Pump
 from ..base.raw import fingerprints
 from ..base.wording import named
-from ..opening.paths import format_named, open_path
+from ..opening.paths import format_named, open_path, place_of
 from ..opening.shard_files import merged_tree, pieces, sizes, untied
 from ..reports.diff import pairs, words
 from .publish import publishing, sync
@@ -297,7 +297,7 @@ def open_all(
         UnsafeFileError: One asks for a class that is not allowed.
         FileFormatError: Two have tensors with the same name, or do not fit together.
     """
-    opened = [open_path(Path(source), allow=allow, partly=partly) for source in sources]
+    opened = [open_path(place_of(source, ""), allow=allow, partly=partly) for source in sources]
     for contents in opened:
         if contents.refuses:
             raise UnsafeFileError(

@@ -367,6 +367,8 @@ def validate_target(
     refuse_url(target, is_target=True)
     target = resolved(target)
     for source in sources:
+        if isinstance(source, str) and type(source) is not str:
+            continue  # it is on a server
         _keep_apart(target, Path(source))
     folder = target.parent
     if folder.exists() and not folder.is_dir():

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import FileFormatError, UnsafeFileError
 from ..base.contents import MOST_TENSORS, FileFinding
-from ..base.raw import read_at, read_pages
+from ..base.raw import bytes_of, held_open, read_at, read_pages
 from ..base.stored import BLOCK_BYTES, Packed, Record, View
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Directory:
         self, path: str, problem: Callable[..., None], within: tuple[int, int] | None = None
     ) -> None:
         self.path = path
-        self._base, self._size = within or (0, os.stat(path).st_size)  # noqa: PTH116 - a plain string
+        self._base, self._size = within or (0, bytes_of(path))
         self.comment = b""
         self._problem = problem
         self.crcs, self.deflated = array("I"), array("b")
@@ -564,12 +564,12 @@ class Archive(Mapping[str, Member]):
             )
 
     @contextmanager
-    def held_open(self) -> Iterator[None]:
+    def held_open(self) -> Iterator[int | None]:
         """A context in which the file stays open, to read many members."""
-        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a plain string
-            self._descriptor = file.fileno()
+        with held_open(self.path) as descriptor:
+            self._descriptor = descriptor
             try:
-                yield
+                yield descriptor
             finally:
                 self._descriptor = None
 
@@ -640,6 +640,11 @@ class MemberRegion:
         self.archive = archive
         self.index = index
         self._record: Record | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its local header has been read."""
+        return self._record is not None
 
     @property
     def record(self) -> Record:

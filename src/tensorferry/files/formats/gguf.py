@@ -409,7 +409,8 @@ class _Header:
     def __init__(self, file: IO[bytes], path: str) -> None:
         self._file = file
         self._path = path
-        self._size = os.fstat(file.fileno()).st_size
+        self._size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         self._at = 0
         self._order = "<"
         self._elements = 0

@@ -14,6 +14,7 @@ from ...errors import ConversionError, FileFormatError, FormatLimitError
 from ..base.contents import Contents, FileFinding, NotTensor, Ref
 from ..base.format import Format
 from ..base.limits import OTHER_FORMAT
+from ..base.raw import bytes_of, held_open, read_at
 from ..base.tree_strings import TREE, pack, unpack
 from ..encodings import npy_array as arrays
 
@@ -59,10 +60,13 @@ class _Npy(Format):
 
     def _read(self, path: Path, allow: frozenset[str], *, partly: bool) -> Contents:
         where = str(path)
-        with path.open("rb", buffering=0) as file:
-            descriptor = file.fileno()
-            size = os.fstat(descriptor).st_size
-            header = arrays.parse_header(lambda count: os.pread(descriptor, count, 0), where)
+        with held_open(where) as descriptor:
+            size = bytes_of(where, descriptor)
+
+            def head(count: int) -> bytes:
+                return read_at(where, 0, min(count, size), descriptor)
+
+            header = arrays.parse_header(head, where)
             if header.is_pickle:
                 return self._objects(path, header, size, allow, partly=partly)
             if header.dtype or header.void:
@@ -74,7 +78,7 @@ class _Npy(Format):
                     f"{where} ends at byte {size}, "
                     f"its array of shape {list(header.shape)} at {end}."
                 )
-            behind = os.pread(descriptor, min(size - end, arrays.LONGEST_TRAILER), end)
+            behind = read_at(where, end, min(size - end, arrays.LONGEST_TRAILER), descriptor)
         contents = Contents(self.name, (where,))
         held = arrays.parse_trailer(behind, where)
         if held is None:

@@ -8,7 +8,6 @@ only the arrays.
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 from dataclasses import dataclass
@@ -102,9 +101,9 @@ class _Npz(Format):
         contents = Contents(self.name, (str(path),))
         contents.metadata = _commented(archive.comment, str(path))
         nodes: dict[str, Any] = {}
-        with archive.held_open(), path.open("rb", buffering=0) as file:
+        with archive.held_open() as descriptor:
             for member_name in archive:
-                name, stored, held = _array(archive, archive[member_name], file.fileno())
+                name, stored, held = _array(archive, archive[member_name], descriptor)
                 nodes[name] = Ref(name)
                 if isinstance(stored, _Pickled):
                     stored.partly = partly
@@ -117,9 +116,9 @@ class _Npz(Format):
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
         archive, asked = Archive(path), dict[str, None]()
-        with archive.held_open(), path.open("rb", buffering=0) as file:
+        with archive.held_open() as descriptor:
             for member_name in archive:
-                _, stored, _ = _array(archive, archive[member_name], file.fileno())
+                _, stored, _ = _array(archive, archive[member_name], descriptor)
                 if isinstance(stored, _Pickled):
                     asked |= dict.fromkeys(stored.asks_for())
         return tuple(asked)
@@ -172,7 +171,7 @@ class _Npz(Format):
             return
         damaged = set()
         contents = Contents(self.name, (str(path),))
-        with archive.held_open(), path.open("rb", buffering=0) as file:
+        with archive.held_open() as descriptor:
             for finding in archive.findings(_tensor):
                 damaged.add(finding.tensor)
                 yield finding
@@ -185,7 +184,7 @@ class _Npz(Format):
                     continue
                 try:
                     told = len(contents.others)
-                    name, stored, held = _array(archive, member, file.fileno())
+                    name, stored, held = _array(archive, member, descriptor)
                     if isinstance(stored, _Pickled):
                         stored.put(contents, name, allow)
                     else:
@@ -308,7 +307,7 @@ def _tensor(member_name: str) -> str:
 
 
 def _array(
-    archive: Archive, member: Member, descriptor: int
+    archive: Archive, member: Member, descriptor: int | None
 ) -> tuple[str, Stored | _Pickled | str, dict[str, str]]:
     """The name of a member, its array (or why it has none), and the strings after the array."""
     where, name = f"{archive.path}: {member.name}", _tensor(member.name)
@@ -319,7 +318,7 @@ def _array(
 
     def start(count: int) -> bytes:
         if member.method == STORED:
-            return os.pread(descriptor, min(count, member.size), begin)
+            return read_at(archive.path, begin, min(count, member.size), descriptor)
         return next(archive.open_blocks(member), b"")[:count]
 
     head = start(_USUAL)
@@ -368,7 +367,9 @@ def _array(
     )
 
 
-def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: int) -> bytes:
+def _behind(
+    archive: Archive, member: Member, descriptor: int | None, begin: int, end: int
+) -> bytes:
     """The bytes after the values."""
     count = member.size - end
     if count > arrays.LONGEST_TRAILER:

@@ -188,7 +188,7 @@ def check_archive(path: Path, found: Contents | ConversionError) -> Iterator[Fil
 def is_script(path: Path) -> bool:
     """Whether a zip archive is one of TorchScript, by its constants at the end."""
     with path.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         return _CONSTANTS.search(file.read(_TAIL)) is not None
 
 

@@ -28,10 +28,11 @@ from ...hints import Hint
 from ...host.plugins import EntryPoints
 from ..base.contents import Contents, FileFinding
 from ..base.format import Format
-from ..base.wording import named
+from ..base.raw import is_on_server
+from ..base.wording import named, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ..base.stored import Stored
@@ -51,6 +52,7 @@ __all__ = [
     "open_path",
     "outside",
     "own_formats",
+    "place_of",
     "recognised",
     "refuse_name",
 ]
@@ -257,6 +259,8 @@ def may_end_process(path: Path) -> bool:
     """Whether a path's library may end the process: by a file's first bytes or a folder's names."""
     from ..formats import is_fragile, is_fragile_folder
 
+    if is_on_server(path):
+        return False  # no library reads it
     mode = _mode(path)
     if mode is None or not stat.S_ISREG(mode):
         return mode is not None and stat.S_ISDIR(mode) and is_fragile_folder(path)
@@ -317,6 +321,7 @@ def open_path(
     allow: frozenset[str] = frozenset(),
     lacking: list[FileFormatError] | None = None,
     partly: bool = False,
+    names: Sequence[str] = (),
 ) -> Contents:
     """The contents of a file, or of all shards of a folder together.
 
@@ -326,6 +331,8 @@ def open_path(
         lacking: A list to which the error for missing shards is appended; then their tensors are in
             ``others``. Without it, the error is raised.
         partly: Whether only a part of it is used, as for `Format.read_partly`.
+        names: Patterns of the tensors that are used, if there are others: a server is asked for no
+            shard that has none of them.
 
     Raises:
         OSError: It cannot be read.
@@ -336,7 +343,10 @@ def open_path(
     """
     index = index_of(path)
     if index is not None:
-        return _together(index, _format_of_index(index), allow, lacking, partly=partly)
+        found = _format_of_index(index)
+        return _together(index, found, allow, lacking, partly=partly, names=names)
+    if is_on_server(path):
+        return _read_remotely(path, allow, partly=partly)
     if path.is_dir():
         path = lone(path)
     found = format_of(path)
@@ -344,6 +354,49 @@ def open_path(
     contents = (found.read_partly if partly else found.read)(path, allow=allow)
     contents.own = found.owned(contents.metadata)
     return contents
+
+
+def place_of(path: object, call: str) -> Path:
+    """The path that was given to a function, or the `RemoteFile` that a URL is of.
+
+    Args:
+        path: What was given: only a string is a URL.
+        call: The function and its argument, for messages.
+
+    Raises:
+        TypeError: It is neither.
+        UnsupportedTypeError: It is a buffer or an open file.
+        FileFormatError: It is a URL that cannot be read.
+    """
+    if isinstance(path, str) and "://" in path:
+        from .servers import place_at  # here, because most files are on this machine
+
+        return place_at(path)
+    return path_of(path, call)
+
+
+def _read_remotely(file: Any, allow: frozenset[str], *, partly: bool) -> Contents:
+    """The contents of one file on a server, of which only headers are read.
+
+    Raises:
+        FileFormatError: It is of no format of which parts can be read.
+    """
+    from .servers import head_of, prepare, remotely
+
+    head = head_of(file, _HEAD)
+    among = [format_named(name) for name in _REMOTE]
+    found: Any = recognised(file, head, among)
+    if found is None:
+        titles = ", ".join(each.title for each in among)
+        raise file.refuse(f"is of no format that is read from servers in parts, as {titles} are")
+    prepare(file, found.name)
+    contents = (found.read_partly if partly else found.read)(file, allow=allow)
+    contents.own = found.owned(contents.metadata)
+    return remotely(file, contents)
+
+
+_REMOTE = ("safetensors", "pytorch", "npy", "npz", "gguf")
+"""The formats that are read from servers, in the order in which they are tried."""
 
 
 def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
@@ -553,6 +606,9 @@ def _lone_among(folder: Path, among: Iterable[Format]) -> Path | None:
 
 def _shard_path(index: Path, name: str) -> Path | None:
     """A shard's path: by the index or, if both are links (hub cache), its target; or ``None``."""
+    if is_on_server(index):
+        remote: Any = index
+        return remote.sibling(name)  # type: ignore[no-any-return]
     shard = index.parent / name
     if not shard.is_file():
         return None
@@ -571,10 +627,15 @@ def _together(
     lacking: list[FileFormatError] | None = None,
     *,
     partly: bool = False,
+    names: Sequence[str] = (),
 ) -> Contents:
     from .shard_files import ShardIndex
 
     plan = ShardIndex.read(index)
+    if names and is_on_server(index):
+        from .servers import needed
+
+        plan.weight_map = needed(plan.weight_map, plan.metadata, names)
     places = {name: _shard_path(index, name) for name in plan.files()}
     missing = {name: plan.of(name) for name, place in places.items() if place is None}
     if missing:
@@ -592,8 +653,18 @@ def _together(
             raise error
         lacking.append(error)
     found.ensure_loaded()
-    read = found.read_partly if partly else found.read
-    shards = {name: read(place, allow=allow) for name, place in places.items() if place is not None}
+    if is_on_server(index):
+        from .servers import begin_all
+
+        begin_all(places.values())
+        shards = {
+            name: _read_remotely(place, allow, partly=partly) for name, place in places.items()
+        }
+    else:
+        read = found.read_partly if partly else found.read
+        shards = {
+            name: read(place, allow=allow) for name, place in places.items() if place is not None
+        }
     different = list(plan.differences(shards))
     if different:
         first = "; ".join(f"{tensor}: {message}" for tensor, message in different[:3])
@@ -618,7 +689,7 @@ def _together(
 def _merged(
     index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, Contents]
 ) -> Contents:
-    paths = tuple(str(index.parent / name) for name in shards)
+    paths = tuple(path for shard in shards.values() for path in shard.paths)
     whole = Contents(found.name, (*paths, str(index)), metadata=dict(plan.metadata))
     tied: dict[str, Stored] = {}
     for name, shard in shards.items():

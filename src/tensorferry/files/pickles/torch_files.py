@@ -14,6 +14,7 @@ from ...core.dtypes import find
 from ...core.layout import compact_strides, is_compact
 from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
+from ..base.raw import is_on_server
 from ..base.stored import Conjugated, Extent, InMemory, View
 from ..encodings.zip_archive import MemberForm, MemberRegion, ZipExtent, ZipView, is_number
 from .machine import Global
@@ -551,6 +552,9 @@ def resolved(
 
 def pages_of(path: Path) -> mmap.mmap:
     """A map of a file that is read as a pickle."""
+    if is_on_server(path):
+        remote: Any = path
+        raise remote.refuse("holds a pickle outside of an archive, which is read as a whole")
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file again")

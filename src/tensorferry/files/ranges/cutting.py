@@ -46,8 +46,8 @@ def cut(stored: Stored, box: Box) -> Stored:
     )
     dtype, shape = stored.dtype, box.shape
     if not box.size or is_compact(shape, strides, find(dtype).itemsize):
-        return CutExtent(dtype, shape, place.path, offset, swapped=place.swapped)
-    return CutView(dtype, shape, place.path, offset, strides, swapped=place.swapped)
+        return stored.alike(CutExtent(dtype, shape, place.path, offset, swapped=place.swapped))
+    return stored.alike(CutView(dtype, shape, place.path, offset, strides, swapped=place.swapped))
 
 
 _AT_ONCE = 16 << 20

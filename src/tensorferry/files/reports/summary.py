@@ -16,6 +16,7 @@ from ...core.dtypes import find
 from ..base.contents import NOTHING, blocks_of, with_block_kinds
 from ..base.nesting import named_values
 from ..base.objects import objects_in
+from ..base.raw import bytes_of
 from ..encodings.paths import size_of
 
 if TYPE_CHECKING:
@@ -434,6 +435,8 @@ def shards(paths: Sequence[str]) -> Shards | None:
         folder, name = os.path.split(path)
         found = _SHARD.fullmatch(name)
         if found is not None and 0 < int(found[2]) <= int(found[3]) <= _MOST_SHARDS:
+            if type(path) is not str:
+                return None  # a server lists no folders
             there = set(os.listdir(folder or "."))  # noqa: PTH208 - names only
             wanted = (
                 f"{found[1]}{number:05d}-of-{found[3]}{found[4]}"
@@ -552,7 +555,7 @@ def summarise(path: Path, contents: Contents) -> Summary:
 def disk_bytes(paths: Iterable[str]) -> int:
     """The size of files, and of all files in folders, in bytes."""
     # As plain strings, because there may be thousands of shards.
-    return sum(size_of(path) if os.path.isdir(path) else os.stat(path).st_size for path in paths)  # noqa: PTH112, PTH116
+    return sum(size_of(path) if os.path.isdir(path) else bytes_of(path) for path in paths)  # noqa: PTH112
 
 
 def values_of(contents: Contents) -> dict[str, Any]:

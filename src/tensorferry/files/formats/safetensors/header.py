@@ -6,7 +6,6 @@ The official reader: https://github.com/huggingface/safetensors/blob/main/safete
 from __future__ import annotations
 
 import json
-import os
 from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import numpy as np
 from ....errors import UnsafeFileError
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import MOST_TENSORS, FileFinding
-from ...base.raw import read_at
+from ...base.raw import bytes_of, held_open, read_at
 from ...base.stored import Decoded, Extent
 from ...base.wording import is_unicode, named
 from ...encodings.json_scan import Cut, blank, compound, expect, string, strings
@@ -111,9 +110,8 @@ class Scan:
         self._more_axes = 0
         self._aside: dict[str, tuple[int, int]] = {}
         self._kinds: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int]] = {}
-        with path.open("rb", buffering=0) as file:
-            self._descriptor = file.fileno()
-            self._size = os.fstat(self._descriptor).st_size
+        with held_open(self.path) as self._descriptor:
+            self._size = bytes_of(self.path, self._descriptor)
             self._data = self._opening()
             if self._data and self._entries() and not self._is_gapless():
                 self._compare_places()
@@ -140,7 +138,7 @@ class Scan:
         self.findings.append(FileFinding(self.path, offset, tensor, message))
 
     def _opening(self) -> int:
-        head = os.pread(self._descriptor, 9, 0)
+        head = read_at(self.path, 0, min(self._size, 9), self._descriptor)
         length = int.from_bytes(head[:8], "little")
         if len(head) < 8:
             self._find("it is shorter than the 8 bytes that say how long its header is", 0)

@@ -1,0 +1,522 @@
+"""`fetch`: bytes of a file from a server of http or https, into memory; and everything that such an answer must be."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.client
+import os
+import re
+import socket
+import ssl
+import time
+from collections import deque
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from ...errors import FileFormatError
+from ..base.urls import download_hint
+from .addresses import address_of, origin_of, redirected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .addresses import Address
+
+__all__ = ["PATIENCE", "Patience", "Pin", "RemotePlace", "fetch", "forget_connections", "run_all"]
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 5
+_UNKNOWN_MATCH = (400, 501)
+"""What servers answer that do not know If-Match."""
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+"""Answers that another try may not get."""
+_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*", re.IGNORECASE)
+_STEP = 256 << 10
+"""How many bytes are taken from a connection at a time: so many are asked for again after a stall."""
+_MOST_IDLE = 8
+_MOST_REST = 64 << 10
+"""A shorter rest of an answer is read, so that its connection can be used again."""
+
+
+_THREADS = 8
+"""How many requests are made at once: each of at most 8 MiB, so that 64 MiB are in flight."""
+
+
+class Patience(NamedTuple):
+    """How long is waited for a server.
+
+    Args:
+        stall: After so many seconds without a byte, the request is made again.
+        tries: How often a request is made.
+        first: How many seconds are before the second try; twice as many before each further one.
+        most: The most seconds between two tries, if the server asks for no other number.
+        longest: The most seconds that a server may ask for.
+    """
+
+    stall: float = 20.0
+    tries: int = 5
+    first: float = 0.5
+    most: float = 8.0
+    longest: float = 120.0
+
+
+PATIENCE = Patience()
+
+
+class Pin(NamedTuple):
+    """What a server says of a file, by which a change is seen.
+
+    Args:
+        nbytes: Its size.
+        etag: Its entity tag; empty if it has none.
+        modified: When it was changed; empty if that is not known.
+    """
+
+    nbytes: int
+    etag: str
+    modified: str
+
+    def is_same(self, other: Pin) -> bool:
+        """Whether a file has not changed, as far as a server tells it."""
+        if self.nbytes != other.nbytes:
+            return False
+        if self.etag and other.etag:
+            return self.etag.removeprefix("W/") == other.etag.removeprefix("W/")
+        return not (self.modified and other.modified) or self.modified == other.modified
+
+    @property
+    def number(self) -> int:
+        """A number that is another one after a change."""
+        text = f"{self.etag or self.modified}".encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
+
+
+class RemotePlace:
+    """What is known of a file on a server: where it is, and what it was when it was opened.
+
+    Args:
+        address: Its address.
+        pin: What it was; ``None`` before the first answer.
+    """
+
+    def __init__(self, address: Address, pin: Pin | None = None) -> None:
+        self.address = address
+        self.pin = pin
+        self.target: str | None = None
+        self.sends_match = True
+
+    @property
+    def match(self) -> str:
+        """The entity tag that the server compares; empty if it cannot."""
+        if self.pin is None or not self.sends_match or self.pin.etag[:1] != '"':
+            return ""
+        return self.pin.etag
+
+    def check(self, found: Pin) -> None:
+        """Compare an answer with the first one.
+
+        Raises:
+            FileFormatError: The file has changed.
+        """
+        if self.pin is None:
+            self.pin = found
+        elif not self.pin.is_same(found):
+            self.refuse_changed()
+
+    def refuse_changed(self) -> NoReturn:
+        """Raise, because the file has changed."""
+        raise FileFormatError(
+            f"{self.address.shown} has changed since it was opened.", "open or load it again"
+        )
+
+
+class _PassingError(Exception):
+    """A failure that another try may not have.
+
+    Args:
+        what: What happened, in a few words.
+        wait: How many seconds the server asks to wait; ``None`` if it does not.
+        at_once: Whether it is a connection that was left open too long.
+    """
+
+    def __init__(self, what: str, wait: float | None = None, *, at_once: bool = False) -> None:
+        super().__init__(what)
+        self.what = what
+        self.wait = wait
+        self.at_once = at_once
+
+
+def fetch(
+    place: RemotePlace, start: int, views: Sequence[memoryview], *, is_first: bool = False
+) -> int:
+    """Bytes of a file into pieces of memory, one after the other.
+
+    What has come stays if the connection breaks: only the rest is asked for again.
+
+    Args:
+        place: The file.
+        start: The first byte.
+        views: The memory, whose bytes together are as many as are asked for.
+        is_first: Whether the file may be shorter, because its size is not known yet.
+
+    Returns:
+        How many bytes there were.
+
+    Raises:
+        FileFormatError: The file has changed; or the server gives no ranges of bytes, or others
+            than those that were asked for.
+        FileNotFoundError: There is no such file.
+        PermissionError: The server wants other credentials, or does not give it.
+        OSError: The server does not answer, also after several tries.
+        UnsafeFileError: It sends the request on to what is no server of http or https.
+    """
+    wanted = sum(view.nbytes for view in views)
+    done, tries, is_new = 0, 1, False
+    while True:
+        try:
+            answer = _asked(place, start + done, start + wanted, is_first=is_first, is_new=is_new)
+            wanted = answer.stop - start
+            for count in answer.fill(views, done, wanted):
+                done += count
+        except _PassingError as error:
+            failed = error
+        else:
+            answer.finish()
+            return done
+        # Not in the `except`: what a library raises may have the whole URL.
+        if failed.at_once:
+            is_new = True
+            continue
+        if tries >= PATIENCE.tries:
+            raise OSError(errno.EIO, f"{failed.what}, {tries} times", place.address.shown)
+        _wait(failed, tries, place)
+        tries += 1
+
+
+def run_all(jobs: Sequence[Callable[[], object]]) -> None:
+    """Run functions that wait for servers, several at once; the first error is raised."""
+    if len(jobs) < 2:
+        for job in jobs:
+            job()
+        return
+    # Here, because it imports logging, which takes long.
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(min(_THREADS, len(jobs)), thread_name_prefix="tensorferry")
+    try:
+        for done in [pool.submit(job) for job in jobs]:
+            done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _wait(failed: _PassingError, tries: int, place: RemotePlace) -> None:
+    """Wait before the next try.
+
+    Raises:
+        OSError: The server asks to wait for too long.
+    """
+    asked = failed.wait
+    if asked is not None and asked > PATIENCE.longest:
+        what = f"{failed.what}, and asks to wait for {asked:,.0f} seconds"
+        raise OSError(errno.EAGAIN, what, place.address.shown)
+    usual = min(PATIENCE.first * 2 ** (tries - 1), PATIENCE.most)
+    time.sleep(usual if asked is None else asked)
+
+
+class _Answer:
+    """An answer with bytes, of which none has been read.
+
+    Args:
+        connection: Its connection.
+        response: The answer.
+        stop: The end of the bytes.
+    """
+
+    def __init__(self, connection: _Connection, response: HTTPResponse, stop: int) -> None:
+        self._connection = connection
+        self._response = response
+        self.stop = stop
+
+    def fill(self, views: Sequence[memoryview], done: int, wanted: int) -> Iterator[int]:
+        """Read into pieces of memory from a position on; yield how many bytes have come, each time.
+
+        Raises:
+            _PassingError: The connection broke.
+        """
+        begin = 0
+        for view in views:
+            end = min(begin + view.nbytes, wanted)
+            while begin <= done < end:
+                part = view[done - begin : min(done - begin + _STEP, end - begin)]
+                count, what = 0, "the connection ended in the middle of an answer"
+                try:
+                    count = self._response.readinto(part)
+                except (OSError, HTTPException) as error:
+                    what = _said(error)
+                if not count:
+                    self._connection.open.close()
+                    raise _PassingError(what)
+                done += count
+                yield count
+            begin += view.nbytes
+
+    def finish(self) -> None:
+        """Keep the connection for the next request."""
+        _let_go(self._connection, self._response)
+
+
+class _Connection(NamedTuple):
+    """A connection to a server or its proxy.
+
+    Args:
+        key: The process, the server and the proxy, of which it is used for the same again.
+        open: The connection.
+        headers: What the proxy needs with each request.
+        is_whole: Whether it wants the whole URL.
+        was_open: Whether it was used before.
+    """
+
+    key: tuple[object, ...]
+    open: HTTPConnection
+    headers: tuple[tuple[str, str], ...]
+    is_whole: bool
+    was_open: bool
+
+
+_idle: dict[tuple[object, ...], deque[_Connection]] = {}
+"""Connections that were left open. The process is in the key: those of a parent are its own."""
+
+
+def forget_connections() -> None:
+    """Close the connections that this process has left open."""
+    for key in [key for key in _idle if key[0] == os.getpid()]:
+        for connection in _idle.pop(key, ()):
+            connection.open.close()
+
+
+def _connection(url: str, *, is_new: bool) -> _Connection:
+    scheme, host, port = origin_of(url)
+    proxy = None if proxy_bypass(f"{host}:{port}") else getproxies().get(scheme)
+    key = os.getpid(), scheme, host, port, proxy
+    kept = _idle.setdefault(key, deque())
+    while kept:
+        with suppress(IndexError):
+            found = kept.pop()
+            if not is_new:
+                return found._replace(was_open=True)
+            found.open.close()
+    if scheme == "https":
+        secure = _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    else:
+        secure = None
+    if proxy is not None and "://" not in proxy:
+        proxy = f"http://{proxy}"
+    through = None if proxy is None else address_of(proxy)
+    if through is None:
+        return _Connection(key, _made(host, port, secure), (), is_whole=False, was_open=False)
+    headers = tuple((f"Proxy-{name}", value) for name, value in through.headers)
+    _, proxy_host, proxy_port = origin_of(through.url)
+    made = _made(proxy_host, proxy_port, secure)
+    if secure is None:
+        return _Connection(key, made, headers, is_whole=True, was_open=False)
+    made.set_tunnel(host, port, dict(headers))
+    return _Connection(key, made, (), is_whole=False, was_open=False)
+
+
+def _made(host: str, port: int, secure: ssl.SSLContext | None) -> HTTPConnection:
+    if secure is None:
+        return HTTPConnection(host, port, timeout=PATIENCE.stall)
+    return HTTPSConnection(host, port, timeout=PATIENCE.stall, context=secure)
+
+
+@lru_cache(maxsize=4)
+def _context(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+    """What verifies servers: the system's certificates, or those that the environment names."""
+    return ssl.create_default_context()
+
+
+def _let_go(connection: _Connection, response: HTTPResponse) -> None:
+    """Keep a connection for the next request, if little of its answer is left."""
+    left = response.length
+    kept = _idle.setdefault(connection.key, deque())
+    if left is None or left > _MOST_REST or len(kept) >= _MOST_IDLE:
+        connection.open.close()
+        return
+    try:
+        response.read()
+    except (OSError, HTTPException):
+        connection.open.close()
+        return
+    if response.will_close:
+        connection.open.close()
+    else:
+        kept.append(connection)
+
+
+def _asked(place: RemotePlace, start: int, stop: int, *, is_first: bool, is_new: bool) -> _Answer:
+    """The answer to a request of bytes.
+
+    Raises:
+        _PassingError: Another try may succeed.
+        ConversionError: As for `fetch`.
+        OSError: As for `fetch`.
+    """
+    address = place.address
+    url = address.url if place.target is None else place.target
+    may_have_expired = place.target is not None
+    hops = 0
+    while True:
+        connection, response = _sent(place, url, start, stop, is_new=is_new)
+        status = response.status
+        if status in _REDIRECTS:
+            location = response.getheader("Location", "")
+            _let_go(connection, response)
+            hops += 1
+            if hops > _MOST_REDIRECTS:
+                raise FileFormatError(
+                    f"{address.shown} sends the request on more than {_MOST_REDIRECTS} times."
+                )
+            url = redirected(address, url, location)
+            continue
+        if status == http.client.FORBIDDEN and may_have_expired:
+            # The address that the server gave was for some time only.
+            connection.open.close()
+            place.target, may_have_expired, url, hops = None, False, address.url, 0
+            continue
+        if status in _UNKNOWN_MATCH and place.match:
+            connection.open.close()
+            place.sends_match = False
+            continue
+        break
+    if status not in (http.client.OK, http.client.PARTIAL_CONTENT):
+        connection.open.close()
+        _refuse(place, status, response)
+    try:
+        end = _validated(place, response, start, stop, is_first=is_first)
+    except BaseException:
+        connection.open.close()
+        raise
+    place.target = None if url == address.url else url
+    return _Answer(connection, response, end)
+
+
+def _sent(
+    place: RemotePlace, url: str, start: int, stop: int, *, is_new: bool
+) -> tuple[_Connection, HTTPResponse]:
+    """Send a request; gives what came back."""
+    connection = _connection(url, is_new=is_new)
+    headers = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
+    headers |= dict(connection.headers)
+    if origin_of(url) == origin_of(place.address.url):
+        headers |= dict(place.address.headers)
+    if place.match:
+        headers["If-Match"] = place.match
+    parts = urlsplit(url)
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    failed: BaseException
+    try:
+        connection.open.request("GET", url if connection.is_whole else target, headers=headers)
+        return connection, connection.open.getresponse()
+    except (OSError, HTTPException) as error:
+        failed = error
+    connection.open.close()
+    what = _said(failed)
+    if isinstance(failed, ssl.SSLCertVerificationError):
+        raise OSError(errno.EACCES, "the server's certificate is not accepted", place.address.shown)
+    if place.pin is None and isinstance(failed, (ConnectionRefusedError, socket.gaierror)):
+        raise ConnectionError(errno.ECONNREFUSED, what, place.address.shown)
+    raise _PassingError(what, at_once=connection.was_open and not isinstance(failed, TimeoutError))
+
+
+def _said(error: BaseException) -> str:
+    """What went wrong, without anything of the URL."""
+    if isinstance(error, TimeoutError):
+        return f"the server sends nothing for {PATIENCE.stall:g} seconds"
+    if isinstance(error, socket.gaierror):
+        return "there is no such server"
+    if isinstance(error, ConnectionRefusedError):
+        return "the server takes no connections"
+    if isinstance(error, (ConnectionError, IncompleteRead)):
+        return "the connection broke"
+    return f"the connection failed ({type(error).__name__})"
+
+
+def _refuse(place: RemotePlace, status: int, response: HTTPResponse) -> NoReturn:
+    """Raise for an answer without bytes."""
+    shown = place.address.shown
+    if status in _PASSING:
+        raise _PassingError(f"the server answers with {status}", _asked_wait(response))
+    if status == http.client.PRECONDITION_FAILED:
+        place.refuse_changed()
+    if status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+        if place.pin is not None:
+            place.refuse_changed()
+        raise FileFormatError(f"{shown} is empty: it has no bytes.", "get the file again")
+    if status in (http.client.NOT_FOUND, http.client.GONE):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown)
+    if status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+        what = f"the server does not give it without other credentials ({status})"
+        raise PermissionError(errno.EACCES, what, shown)
+    raise OSError(errno.EIO, f"the server answers with {status}", shown)
+
+
+def _asked_wait(response: HTTPResponse) -> float | None:
+    """How many seconds a server asks to wait."""
+    text = response.getheader("Retry-After", "").strip()
+    if text.isdecimal():
+        return float(text[:9])
+    try:
+        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _validated(
+    place: RemotePlace, response: HTTPResponse, start: int, stop: int, *, is_first: bool
+) -> int:
+    """The end of the bytes of an answer, which is what was asked for.
+
+    Raises:
+        FileFormatError: It is not; or the file has changed.
+    """
+    shown = place.address.shown
+    encoding = response.getheader("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise FileFormatError(
+            f"{shown} comes compressed ({encoding[:20]!r}), so that no byte has its place.",
+            download_hint(place.address.url),
+        )
+    tag, modified = response.getheader("ETag", ""), response.getheader("Last-Modified", "")
+    if response.status == http.client.OK:
+        length = response.length
+        if not is_first or start or length is None or not 0 < length <= stop:
+            raise FileFormatError(
+                f"{shown} comes whole where a range of its bytes was asked for: its server has no "
+                "ranges.",
+                download_hint(place.address.url),
+            )
+        place.check(Pin(length, tag, modified))
+        return length
+    found = _RANGE.fullmatch(response.getheader("Content-Range", ""))
+    if found is None or found[3] == "*":
+        raise FileFormatError(
+            f"{shown}: the server does not say which range of how many bytes it sends.",
+            download_hint(place.address.url),
+        )
+    first, last, total = int(found[1]), int(found[2]), int(found[3])
+    place.check(Pin(total, tag, modified))
+    end = min(stop, total) if is_first else stop
+    is_asked = (first, last + 1) == (start, end) and end <= total
+    if not is_asked or response.length not in (None, end - start):
+        raise FileFormatError(
+            f"{shown}: the server sends bytes {first} to {last} of {total}, and {start} to "
+            f"{end - 1} were asked for in this range request."
+        )
+    return end
