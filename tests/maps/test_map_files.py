@@ -17,6 +17,9 @@ import pytest
 from tests.maps.support import CONFIG, LLAMA, assert_made, llama, table
 
 import tensorferry as ferry
+from tensorferry.errors import FileFormatError
+from tensorferry.files.mapped import contents_map
+from tensorferry.files.opening.paths import open_path
 
 FORMATS = {
     "a.safetensors": "b.npz",
@@ -662,3 +665,16 @@ def test_where_gaps_are_looked_for_is_another_place_in_each_process():
     run = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(source)!r}); {code}"]
     points = {subprocess.run(run, capture_output=True, text=True, check=True).stdout for _ in "ab"}
     assert len(points) == 2
+
+
+def test_a_file_that_is_cut_meanwhile_is_said(tmp_path):
+    """Over a map of it, zeros would be read from there on, or the process would end."""
+    path = tmp_path / "a.safetensors"
+    ferry.save({"w": np.ones((4096, 4096), "uint16")}, path)
+    moved = contents_map(table('[map]\n"y" = "w : a b -> b a"'), None, [str(path)])
+    blocks = moved.mapped(open_path(path)).tensors["y"].blocks()
+    assert next(blocks).all()
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 32)
+    with pytest.raises(FileFormatError, match=r"ends at byte \d+, in the middle of a tensor"):
+        list(blocks)

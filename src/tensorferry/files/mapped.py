@@ -243,7 +243,19 @@ class _Elements:
     def _map(self, path: str) -> mmap.mmap:
         if path not in self._maps:
             self._maps[path] = mmap.mmap(self._file(path), 0, access=mmap.ACCESS_READ)
+        self._refuse_shorter(path)
         return self._maps[path]
+
+    def _refuse_shorter(self, path: str) -> None:
+        """Raise if somebody has cut a file that is mapped: to read on would end the process.
+
+        Raises:
+            FileFormatError: It is shorter than it was.
+        """
+        pages = self._maps[path]
+        size = pages.size()
+        if size < len(pages):
+            raise FileFormatError(f"{path} ends at byte {size}, in the middle of a tensor.")
 
     def release(self, position: int) -> None:
         """Free what is not needed from a position on, and the pages of what was read."""
@@ -254,7 +266,13 @@ class _Elements:
         self.free_pages()
 
     def free_pages(self) -> None:
-        """Free the pages of what was read."""
+        """Free the pages of what was read.
+
+        Raises:
+            FileFormatError: A file has become shorter.
+        """
+        for path in self._maps:
+            self._refuse_shorter(path)
         for pages in (*self._maps.values(), *self._unpacked.values()):
             # Mapped pages count as memory.
             pages.madvise(mmap.MADV_DONTNEED)
