@@ -676,5 +676,5 @@ def test_a_file_that_is_cut_meanwhile_is_said(tmp_path):
     assert next(blocks).all()
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 32)
-    with pytest.raises(FileFormatError, match=r"ends at byte .*, in the middle of a tensor"):
+    with pytest.raises(FileFormatError, match=r"ends at byte \d+, in the middle of a tensor"):
         list(blocks)
