@@ -251,8 +251,8 @@ class Target:
     def _prepare(self, x: Any) -> PreparedTree:
         x = self._said(x)
         targets = self._of_one if self._is_one(x) else self._of_trees
-        program = self._programs(targets).prepare(x)
-        return program._replace(run=partial(untraced, program.run))
+        prepared = self._programs(targets).prepare(x)
+        return prepared._replace(run=partial(untraced, prepared.run))
 
     def _programs(self, targets: Targets) -> Programs:
         rule = leaf_rule(self.leaves, unknown=self.unknown)
