@@ -188,9 +188,9 @@ def test_snapshots_by_programs_are_independent(tree, other):
 def reversed_leaves(monkeypatch):
     real = program.Program.take
 
-    def take(self, tree, rule):
-        taken = real(self, tree, rule)
-        return taken and (taken[0][::-1], taken[1])
+    def take(self, tree, rule, _):
+        taken = real(self, tree, rule, None)
+        return taken and (taken[0][::-1], *taken[1:])
 
     monkeypatch.setattr(program.Program, "take", take)
 
@@ -198,9 +198,9 @@ def reversed_leaves(monkeypatch):
 def no_check_of_types(monkeypatch):
     real = program.Program.take
 
-    def take(self, tree, rule):
+    def take(self, tree, rule, paths):
         opened = self.structure.opened(tree)
-        return real(self, tree, rule) if opened is None else opened[:2]
+        return real(self, tree, rule, paths) if opened is None else (*opened[:2], None)
 
     monkeypatch.setattr(program.Program, "take", take)
 
@@ -630,9 +630,7 @@ def test_signatures_that_are_forgotten_in_the_middle_of_a_call(monkeypatch, most
 
 
 def programs_for(**keywords):
-    names = ("dtype", "device", "copy", "casting", "grad", "leaves", "unknown", "coalesce")
-    usual = {"grad": "detach", "leaves": "tensors", "unknown": "error", "coalesce": True}
-    return api._programs("numpy", *({**usual, **keywords}.get(name) for name in names))
+    return api._programs(None, "numpy", **keywords)
 
 
 @pytest.mark.quick
@@ -832,6 +830,7 @@ def test_planted_faults_among_few_leaves_are_noticed(monkeypatch, plant):
         ([x, z], "numpy", "torch", {"dtype": "float64"}),
         ([z, y], "torch", "numpy", {"dtype": "float64"}),
     ]
+    api._forget()  # what another fault has left behind
     compared(history)
     plant(monkeypatch)
     api._forget()
@@ -881,7 +880,7 @@ def test_what_was_asked_for_before_a_framework_was_loaded_is_fast_afterwards():
         "from tensorferry.trees import api\n"
         "out = {'a': torch.zeros(2)}\n"
         "for _ in range(2): ferry.convert_tree({'a': torch.ones(2)}, 'torch', out=out)\n"
-        "found = api._programs('torch', None, None, None, None, 'detach', 'tensors', 'error', True)\n"
+        "found = api._programs(None, 'torch')\n"
         "quick = ferry.backends.registry.backend_named('torch').quick\n"
         "assert found._targets.common.quick is quick\n"
     )
