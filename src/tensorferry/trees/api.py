@@ -78,13 +78,12 @@ def _by_programs(function: Function) -> Function:
     """
     at_length = by_name(function)
 
-    @wraps(at_length)
     def conversion(*given: Any, **keywords: Any) -> Any:
         result = _convert_by_programs(function, _programs, given, keywords)
         return at_length(*given, **keywords) if result is _NOT_TRIED else result
 
     conversion.__kwdefaults__ = function.__kwdefaults__  # which `refuse_unknown` reads
-    return cast("Function", conversion)
+    return cast("Function", wraps(function)(conversion))
 
 
 @_by_programs
@@ -434,11 +433,12 @@ def _programs(
         ConversionError, TypeError, ValueError: A keyword has a value that it does not take, or is
             none of these.
     """
-    if (to is None) == (followed is None):
+    target = to if followed is None else followed
+    if target is None or (followed is not None and to is not None):
         return None
     if coalesce is not True:
         _validate(coalesce, index=False)
-    targets = targets_followed(followed or to, dtype, device, copy, casting, grad)
+    targets = targets_followed(target, dtype, device, copy, casting, grad)
     if callable(leaves) or targets is None:
         return None
     rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)

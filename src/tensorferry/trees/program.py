@@ -512,8 +512,8 @@ class Programs:
             if self._paths is not None:
                 self._paths.learn(tree_program, found, results)
             return structure.again(kept, results)
-        some = [*some_of(leaves, found.copied), *some_of(outs, found.copied)]
-        if sharing_memory(some, compact=found.is_compact):
+        some, into = some_of(leaves, found.copied), some_of(outs, found.copied)
+        if sharing_memory(some, into, compact=found.is_compact):
             return _UNTOLD
         # Made again before anything is written, because a container may refuse the values.
         made = structure.again(kept, written(found, leaves, outs))
