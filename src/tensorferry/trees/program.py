@@ -118,7 +118,7 @@ class Program(NamedTuple):
             UnsupportedTypeError: An object holds a tensor, which would not be converted.
         """
         taken: Taken | None
-        if paths is not None and self.pairs is not None and paths.are_for(self):
+        if paths is not None and paths.are_for(self):
             taken = self.structure.converted(tree, paths.by_type, self.indices, paths.dtypes)
         else:
             parts = self.structure.taken(tree)
@@ -169,8 +169,10 @@ class _Paths(NamedTuple):
     dtypes: dict[Any, str] | None
 
     def are_for(self, tree_program: Program) -> bool:
-        """Whether they may be used for all leaves of a program, which has fast paths."""
-        pairs: Any = tree_program.pairs
+        """Whether they may be used for all leaves of a program."""
+        pairs = tree_program.pairs
+        if pairs is None:
+            return False
         if self.are_views:
             return fast_paths.are_views(pairs) and not tree_program.recast
         return tree_program.size == 1 or not fast_paths.may_copy(pairs)
@@ -323,10 +325,15 @@ class Programs:
         made = self._make(tree)
         if made is None:
             return None
-        tree_program, *parts = made
+        tree_program, leaves, kept = made
         self._keep(sight, programs, tree_program)
-        taken = None if paths is None else tree_program.take(tree, self._rule, paths)
-        return (tree_program, *(taken or (*parts, None)))
+        result = None
+        if paths is not None and paths.are_for(tree_program):
+            places = tree_program.indices
+            result = tree_program.structure.by_paths(
+                leaves, kept, paths.by_type, places, paths.dtypes
+            )
+        return tree_program, leaves, kept, result
 
     def _keep(self, sight: Any, programs: Sequence[Program], made: Program) -> None:
         self._leaves += made.size

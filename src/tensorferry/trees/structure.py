@@ -312,9 +312,9 @@ class Structure:
         if taken is None:
             return None
         leaves, kept = taken
-        return leaves, kept, self._by_paths(leaves, kept, paths, places, dtypes)
+        return leaves, kept, self.by_paths(leaves, kept, paths, places, dtypes)
 
-    def _by_paths(
+    def by_paths(
         self,
         leaves: list[Any],
         kept: list[Any],
@@ -322,6 +322,7 @@ class Structure:
         places: list[int] | None,
         dtypes: dict[Any, Any] | None,
     ) -> Any:
+        """The tree made again as `converted` does, of leaves and containers taken apart before."""
         results = [*leaves]
         if not are_different(leaves, places):
             return None
