@@ -365,10 +365,6 @@ def test_what_is_no_structure_is_refused():
             known.make(kept, leaves)
     with pytest.raises(TypeError):
         known.make([None])
-    with pytest.raises(TypeError):
-        structure._walks().are_different((1,), None)
-    with pytest.raises(IndexError):
-        structure._walks().are_different([1], [3])
     paths: dict = {int: repr}
     for places in ([1], [-1], [0, 1]):
         with pytest.raises(IndexError):
@@ -420,7 +416,6 @@ def test_nothing_is_kept():
                 ours._walk.convert(
                     tree, {Held: give}, None, None, (TypeError,) if give is len else ()
                 )
-        structure.are_different(held, [0, 1])
         with pytest.raises(TypeError):
             ours.again([None, *kept[1:3], 3, kept[4]], leaves)
         known, _ = structures_of(tree)

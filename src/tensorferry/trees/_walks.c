@@ -444,21 +444,6 @@ static PyObject *walk_make(PyObject *self, PyObject *const *arguments, Py_ssize_
 
 /* -- take apart, convert, make again -------------------------------------------------------------------------------- */
 
-/* The position at an index of a list of some, or of all if there is none: -1 and an exception if that is no leaf. */
-static Py_ssize_t place_of(const Walk *walk, PyObject *places, Py_ssize_t index)
-{
-    Py_ssize_t at = index;
-    if (places != Py_None) {
-        PyObject *number = PyList_GetItem(places, index);
-        at = number == NULL ? -1 : PyLong_AsSsize_t(number);
-    }
-    if (at >= 0 && at < walk->leaves)
-        return at;
-    if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_IndexError, "there is no such leaf");
-    return -1;
-}
-
 /* How leaves are converted: functions by their types, at which positions, which dtypes the results may have, and what is
    raised where a leaf is not accepted. */
 typedef struct {
@@ -503,26 +488,32 @@ static int convert_leaf(const Walk *walk, const Way *way, PyTypeObject *kind, Py
    exception. */
 static int convert_leaves(const Walk *walk, const Taken *taken, const Way *way, PyObject **found)
 {
-    PyObject *places = way->places;
-    const Py_ssize_t size = places == Py_None ? walk->leaves : PyList_Size(places);
-    uintptr_t here[FEW], *addresses = size > FEW ? PyMem_Malloc((size_t)size * sizeof *addresses) : here;
-    int done = addresses == NULL ? -1 : 1;
-    if (addresses == NULL)
+    const Py_ssize_t size = way->places == Py_None ? walk->leaves : PyList_Size(way->places);
+    uintptr_t *addresses = PyMem_Malloc((2 * (size_t)size + 1) * sizeof *addresses), *places;
+    int done = 1;
+    if (addresses == NULL) {
         PyErr_NoMemory();
+        return -1;
+    }
+    places = addresses + size;
     for (Py_ssize_t index = 0; done > 0 && index < size; index++) {
-        Py_ssize_t at = place_of(walk, places, index);
-        done = at < 0 ? -1 : 1;
-        if (done > 0)
+        PyObject *number = way->places == Py_None ? NULL : PyList_GetItem(way->places, index);
+        size_t at = number == NULL ? (size_t)index : PyLong_AsSize_t(number);
+        if (at < (size_t)walk->leaves && !PyErr_Occurred()) {
+            places[index] = at;
             addresses[index] = (uintptr_t)taken->leaves[at];
+        } else {
+            PyErr_SetString(PyExc_IndexError, "there is no such leaf");
+            done = -1;
+        }
     }
     if (done > 0)
         done = are_apart(addresses, size);
-    if (addresses != here)
-        PyMem_Free(addresses);
     for (Py_ssize_t index = 0; done > 0 && index < size; index++) {
-        Py_ssize_t at = place_of(walk, places, index);
-        done = at < 0 ? -1 : convert_leaf(walk, way, walk->types[at], taken->leaves[at], &found[at]);
+        uintptr_t at = places[index];
+        done = convert_leaf(walk, way, walk->types[at], taken->leaves[at], &found[at]);
     }
+    PyMem_Free(addresses);
     return done;
 }
 
@@ -755,38 +746,7 @@ static PyType_Spec walk_spec = {
     .slots = walk_slots,
 };
 
-/* -- functions ---------------------------------------------------------------------------------------------------- */
-
-PyDoc_STRVAR(different_doc,
-             "are_different(objects, places, /)\n--\n\n"
-             "Whether no object of a list stands at two of some positions; None for all positions.");
-
-static PyObject *are_different(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
-{
-    uintptr_t here[FEW], *found = here;
-    PyObject *places;
-    Py_ssize_t size;
-    int apart = 1;
-    if (count != 2 || !PyList_Check(arguments[0]) || !(arguments[1] == Py_None || PyList_Check(arguments[1]))) {
-        PyErr_SetString(PyExc_TypeError, "are_different takes a list, and another one or None");
-        return NULL;
-    }
-    places = arguments[1] == Py_None ? NULL : arguments[1];
-    size = PyList_Size(places == NULL ? arguments[0] : places);
-    if (size > FEW && (found = PyMem_Malloc((size_t)size * sizeof *found)) == NULL)
-        return PyErr_NoMemory();
-    for (Py_ssize_t index = 0; apart > 0 && index < size; index++) {
-        Py_ssize_t at = places == NULL ? index : PyLong_AsSsize_t(PyList_GetItem(places, index));
-        PyObject *x = at < 0 && PyErr_Occurred() ? NULL : PyList_GetItem(arguments[0], at);
-        found[index] = (uintptr_t)x;
-        apart = x == NULL ? -1 : 1;
-    }
-    if (apart > 0)
-        apart = are_apart(found, size);
-    if (found != here)
-        PyMem_Free(found);
-    return apart < 0 ? NULL : PyBool_FromLong(apart);
-}
+/* -- the module --------------------------------------------------------------------------------------------------- */
 
 static int set_up(PyObject *module)
 {
@@ -795,11 +755,6 @@ static int set_up(PyObject *module)
     Py_XDECREF(type);
     return done;
 }
-
-static PyMethodDef methods[] = {
-    {"are_different", (PyCFunction)(void (*)(void))are_different, METH_FASTCALL, different_doc},
-    {NULL, NULL, 0, NULL},
-};
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)set_up},
@@ -810,7 +765,6 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tensorferry.trees._walks",
     .m_doc = "Trees of a known structure: taken apart, and made again.",
-    .m_methods = methods,
     .m_slots = slots,
 };
 

@@ -552,9 +552,6 @@ def _walks() -> Any:
 
 def are_different(objects: list[Any], places: list[int] | None) -> bool:
     """Whether no object of a list stands at two of some positions; ``None`` for all positions."""
-    walks = _walks()
-    if walks is not None:
-        return walks.are_different(objects, places)  # type: ignore[no-any-return]
     some = objects if places is None else [objects[place] for place in places]
     return len({*map(id, some)}) == len(some)
 
