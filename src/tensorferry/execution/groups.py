@@ -452,6 +452,8 @@ def sharing_memory(*lists: Sequence[Any], compact: bool) -> Sequence[int]:
     count = sum(map(len, lists))
     if count < 2:
         return ()
+    if len(lists) > 1 and len({*map(type, chain(*lists))}) == 1:
+        lists = ([*chain(*lists)],)
     starts, ends, order = [], [], list[int]()
     for tensors in lists:
         alike = len({*map(type, tensors)}) < 2

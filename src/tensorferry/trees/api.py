@@ -216,9 +216,7 @@ def snapshot(tree: Any, /, *, unknown: Unknown = "error") -> Any:
 
     .. versionadded:: 0.1
     """
-    result = _convert_by_programs(
-        snapshot, _programs_in_their_frameworks, (tree,), {"unknown": unknown}
-    )
+    result = _convert_by_programs(snapshot, _programs_in_their_frameworks, (tree, unknown), {})
     if result is not _NOT_TRIED:
         return result
     return call_for(snapshot, None, _snapshot, tree, unknown)
