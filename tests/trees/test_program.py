@@ -26,7 +26,7 @@ from tests.trees.test_random_trees import (
 )
 
 import tensorferry as ferry
-from tensorferry.backends import registry
+from tensorferry.backends import fast_paths, registry
 from tensorferry.execution import groups, run
 from tensorferry.trees import api, grouped, program, shared_memory, structure
 from tensorferry.trees.described import DescribedTree
@@ -188,9 +188,9 @@ def test_snapshots_by_programs_are_independent(tree, other):
 def reversed_leaves(monkeypatch):
     real = program.Program.take
 
-    def take(self, tree, rule):
-        taken = real(self, tree, rule)
-        return taken and (taken[0][::-1], taken[1])
+    def take(self, tree, rule, _):
+        taken = real(self, tree, rule, None)
+        return taken and (taken[0][::-1], *taken[1:])
 
     monkeypatch.setattr(program.Program, "take", take)
 
@@ -198,9 +198,9 @@ def reversed_leaves(monkeypatch):
 def no_check_of_types(monkeypatch):
     real = program.Program.take
 
-    def take(self, tree, rule):
+    def take(self, tree, rule, paths):
         opened = self.structure.opened(tree)
-        return real(self, tree, rule) if opened is None else opened[:2]
+        return real(self, tree, rule, paths) if opened is None else (*opened[:2], None)
 
     monkeypatch.setattr(program.Program, "take", take)
 
@@ -626,13 +626,30 @@ def test_signatures_that_are_forgotten_in_the_middle_of_a_call(monkeypatch, most
             assert_alike(tree, "torch", request)
 
 
+@pytest.mark.fast_paths
+def test_fast_paths_that_are_said_to_give_views():
+    """Each gives memory of its source, in the same dtype, on the host."""
+    kinds = {torch.Tensor: torch.ones, torch.nn.Parameter: parameter, np.ndarray: np.ones}
+    assert {kind for kind, _ in fast_paths._views} <= kinds.keys()
+    for kind, target in fast_paths._views:
+        for shape in ((), (3,), (2, 3)):
+            x = kinds[kind](shape)
+            made = fast_paths.PATHS[target][kind](x)
+            before, after = ferry.describe(x), ferry.describe(made)
+            assert after.framework == target
+            assert ferry.shares_memory(x, made)
+            assert (after.dtype, after.shape, after.device) == (before.dtype, shape, "cpu")
+
+
+def parameter(shape):
+    return torch.nn.Parameter(torch.ones(shape))
+
+
 # -- what is kept ----------------------------------------------------------------------------------
 
 
 def programs_for(**keywords):
-    names = ("dtype", "device", "copy", "casting", "grad", "leaves", "unknown", "coalesce")
-    usual = {"grad": "detach", "leaves": "tensors", "unknown": "error", "coalesce": True}
-    return api._programs("numpy", *({**usual, **keywords}.get(name) for name in names))
+    return api._programs(None, "numpy", **keywords)
 
 
 @pytest.mark.quick
@@ -818,20 +835,87 @@ def results_in_another_order(monkeypatch):
     )
 
 
+@pytest.mark.fast_paths
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"copy": False},
+        {"device": "cpu"},
+        {"dtype": "float32"},
+        {"dtype": "float32", "copy": False, "device": "cpu"},
+        {"dtype": {"float64": "float32", "int64": "int32"}},
+        {"like": True},
+    ],
+)
+def test_keywords_that_ask_for_nothing_else(monkeypatch, keywords):
+    """A view is the result, until a leaf needs more: another dtype, or a copy that may not be."""
+    api._forget()
+    arrays = [np.ones(3, "float32"), np.arange(2, dtype="int32"), np.array([True])]
+    trees = [
+        ("torch", {"x": arrays[0], "rest": arrays[1:]}),
+        ("numpy", {"x": torch.from_numpy(arrays[0]), "rest": [*map(torch.from_numpy, arrays[1:])]}),
+    ]
+    for target, tree in trees:
+        said = dict(keywords)
+        if said.pop("like", None):
+            said["like"] = torch.ones(1) if target == "torch" else np.ones(1, "float32")
+        else:
+            said["to"] = target
+        ferry.convert_tree(tree, **said)
+        with monkeypatch.context() as patched:
+            patched.setattr(groups.Groups, "of", None)  # signatures are not looked at
+            found = ferry.convert_tree(tree, **said)
+        ours, theirs = [found["x"], *found["rest"]], [tree["x"], *tree["rest"]]
+        assert all(map(ferry.shares_memory, ours, theirs))
+        assert [str(x.dtype).removeprefix("torch.") for x in ours] == ["float32", "int32", "bool"]
+        double = tree["x"].double() if target == "numpy" else tree["x"].astype("float64")
+        wide = {**tree, "x": double}
+        casts = "dtype" in keywords or "like" in keywords
+        for _ in range(3):
+            if keywords.get("copy") is False and casts:
+                with pytest.raises(ferry.CopyRequiredError):
+                    ferry.convert_tree(wide, **said)
+            else:
+                made = ferry.convert_tree(wide, **said)["x"]
+                assert str(made.dtype).endswith("float32" if casts else "float64")
+                assert ferry.shares_memory(made, wide["x"]) is not casts
+            assert str(ferry.convert_tree(tree, **said)["x"].dtype).endswith("float32")
+        frozen = np.ones(3, "float32")
+        frozen.flags.writeable = False
+        if target == "torch":
+            made = ferry.convert_tree({**tree, "x": frozen}, **said)["x"]
+            assert ferry.shares_memory(made, frozen) == (keywords.get("copy") is False)
+
+
+def dtypes_are_not_compared(monkeypatch):
+    """As if ``dtype=`` changed no leaf once it has changed none."""
+    real = structure.Structure.converted
+    monkeypatch.setattr(
+        structure.Structure, "converted", lambda self, *given: real(self, *given[:3], None)
+    )
+
+
 @pytest.mark.quick
 @pytest.mark.fast_paths
 @pytest.mark.parametrize(
     "plant",
-    [signatures_are_not_compared, signatures_of_the_first_alone, results_in_another_order],
+    [
+        signatures_are_not_compared,
+        signatures_of_the_first_alone,
+        results_in_another_order,
+        dtypes_are_not_compared,
+    ],
 )
 def test_planted_faults_among_few_leaves_are_noticed(monkeypatch, plant):
     """The comparison with NumPy and PyTorch is one that can fail."""
     x, y, z = np.arange(3.0), np.arange(4, dtype="int32"), np.arange(4.0).astype("float32")
     history = [
         ([x, y], "numpy", "torch", {"dtype": "float64"}),
+        ([x, x], "numpy", "torch", {"dtype": "float64"}),
         ([x, z], "numpy", "torch", {"dtype": "float64"}),
         ([z, y], "torch", "numpy", {"dtype": "float64"}),
     ]
+    api._forget()  # what another fault has left behind
     compared(history)
     plant(monkeypatch)
     api._forget()
@@ -881,7 +965,7 @@ def test_what_was_asked_for_before_a_framework_was_loaded_is_fast_afterwards():
         "from tensorferry.trees import api\n"
         "out = {'a': torch.zeros(2)}\n"
         "for _ in range(2): ferry.convert_tree({'a': torch.ones(2)}, 'torch', out=out)\n"
-        "found = api._programs('torch', None, None, None, None, 'detach', 'tensors', 'error', True)\n"
+        "found = api._programs(None, 'torch')\n"
         "quick = ferry.backends.registry.backend_named('torch').quick\n"
         "assert found._targets.common.quick is quick\n"
     )

@@ -10,6 +10,8 @@ import gc
 import sys
 import threading
 import weakref
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
@@ -141,29 +143,62 @@ def test_what_occurs_twice_is_found(count):
         assert made[first] is made[second]
 
 
-def test_a_function_is_applied_until_it_gives_nothing():
-    """In order, and only at the positions that are given; its exception is raised."""
+def test_leaves_are_converted_until_a_function_gives_nothing():
+    """In order, and only at the positions that are given, each by the function of its type."""
     met = []
 
     def double(x):
         met.append(x)
         return None if x == 3 else 2 * x
 
-    objects = [1, 2, 3, 4]
-    assert structure.applied(double, objects, [0, 3]) == [2, 2, 3, 8]
-    assert structure.applied(double, objects, []) == objects
-    assert structure.applied(double, [], None) == []
-    assert structure.applied(double, objects, None) is None
-    assert met == [1, 4, 1, 2, 3]
-    assert objects == [1, 2, 3, 4]
-    with pytest.raises(TypeError):
-        structure.applied(len, objects, None)
+    def refused(x):
+        raise ValueError(x)
 
-    def emptied(x):
-        objects.clear()
-        return [x]
+    tree = {"x": [1, (2, "s")], "y": 3, "z": 4.5}
+    leaves, kept = [1, 2, "s", 3, 4.5], structures_of(tree)[0].taken(tree)[1]
+    for walk in structures_of(tree):
+        paths = {int: double, float: double}
+        assert walk.converted(tree, paths, [0, 1, 4]) == (
+            leaves,
+            kept,
+            {"x": [2, (4, "s")], "y": 3, "z": 9.0},
+        )
+        assert walk.converted(tree, paths, []) == (leaves, kept, tree)
+        assert met == [1, 2, 4.5]
+        # Something gives nothing; has no function; is refused.
+        assert walk.converted(tree, paths, [1, 3, 4]) == (leaves, kept, None)
+        assert met[3:] == [2, 3]
+        assert walk.converted(tree, paths, None) == (leaves, kept, None)
+        assert walk.converted(tree, {int: refused}, [0]) == (leaves, kept, None)
+        with pytest.raises(ZeroDivisionError):
+            walk.converted(tree, {int: lambda x: x / 0}, [0])
+        assert walk.converted({**tree, "y": 4.5}, paths, [0]) is None
+        assert walk.converted({**tree, "w": 1}, paths, [0]) is None
+        met.clear()
+    for walk in structures_of(3):
+        assert walk.converted(2, {int: double}, None) == ([2], [], 4)
+    x, y = [], 2.5
+    for walk in structures_of([x, y, (1,)]):
+        # One object at two places: they stay one, which is not the matter of such functions.
+        assert walk.converted([y, y, (y,)], {float: double}, [0, 1]) is None
+        assert walk.converted([[], y, (1,)], {float: double}, [1, 1])[2] is None
 
-    assert structure.applied(emptied, objects, None) == [[1], [2], [3], [4]]
+
+def test_a_container_that_is_not_made_of_what_functions_give():
+    """It is left to what says which one that was."""
+
+    @dataclass
+    class Fixed:
+        a: Any
+
+    tree = [1, {"x": Fixed(2)}]
+    Fixed.a = property(lambda _: 2)
+    for walk in structures_of(tree):
+        leaves, kept, made = walk.converted(tree, {int: lambda x: x + 1}, None)
+        assert (leaves, made) == ([1, 2], None)
+        with pytest.raises(AttributeError) as caught:
+            walk.again(kept, leaves)
+        assert 'at $[1]["x"]' in caught.value.__notes__[0]
 
 
 def test_a_list_that_changes_meanwhile_is_read_once():
@@ -330,12 +365,19 @@ def test_what_is_no_structure_is_refused():
             known.make(kept, leaves)
     with pytest.raises(TypeError):
         known.make([None])
-    with pytest.raises(TypeError):
-        structure._walks().are_different((1,), None)
-    with pytest.raises(IndexError):
-        structure._walks().are_different([1], [3])
-    with pytest.raises(IndexError):
-        structure._walks().applied(repr, [1, 2], [0, 3])
+    paths: dict = {int: repr}
+    for places in ([1], [-1], [0, 1]):
+        with pytest.raises(IndexError):
+            known.convert([1], paths, places, None, ())
+    for arguments in (
+        ([1], None, None, None, ()),
+        ([1], paths, (0,), None, ()),
+        ([1], paths, None, [], ()),
+        ([1], paths, None, None, []),
+        ([1],),
+    ):
+        with pytest.raises(TypeError):
+            known.convert(*arguments)
     keys = made(((dict, 1, 2, (), None, None, None),), (int, int), ValueError)
     for kept in ({}, {"x": 1}, ["x"], ["x", "y", "z"]):
         with pytest.raises(ValueError, match="as many keys"):
@@ -369,9 +411,11 @@ def test_nothing_is_kept():
         leaves, kept = ours.taken(tree)
         ours.again(kept, leaves)
         assert not any(map(ours.taken, others))
-        structure.applied(lambda x: None if x is held[2] else [x], held, None)
-        structure.applied(lambda x: [x], held, [2, 2, 0])
-        structure.are_different(held, [0, 1])
+        for give in (lambda x: None if x is held[2] else [x], lambda x: [x], len, int):
+            with suppress(TypeError):
+                ours._walk.convert(
+                    tree, {Held: give}, None, None, (TypeError,) if give is len else ()
+                )
         with pytest.raises(TypeError):
             ours.again([None, *kept[1:3], 3, kept[4]], leaves)
         known, _ = structures_of(tree)

@@ -24,8 +24,9 @@ __all__ = [
     "NOT_ACCEPTED",
     "PATHS",
     "add",
-    "copies",
+    "are_views",
     "made_when_called",
+    "may_copy",
     "no_path",
     "open_all",
     "paths_to",
@@ -41,6 +42,8 @@ PATHS: dict[str, dict[type, Callable[[Any], Any]]] = {}
 """The fast paths, by the canonical name of the target and the type of the source."""
 _copying: set[tuple[type, str]] = set()
 """The fast paths that copy, by type of source and target."""
+_views: set[tuple[type, str]] = set()
+"""The fast paths that give views: see `are_views`."""
 _owners: dict[type, Backend] = {}
 """The backend of each type that has a fast path to NumPy."""
 _open = True
@@ -90,9 +93,21 @@ def paths_to(target: str) -> dict[type, Callable[[Any], Any]]:
     return PATHS.setdefault(target, {})
 
 
-def copies(kind: type, target: str) -> bool:
-    """Whether a fast path copies, so that it must not be used for leaves that share memory."""
-    return (kind, target) in _copying
+def may_copy(pairs: frozenset[tuple[type, str]]) -> bool:
+    """Whether a fast path copies, so that it must not be used for leaves that share memory.
+
+    Args:
+        pairs: The types of the sources, each with the name of the target.
+    """
+    return not _copying.isdisjoint(pairs)
+
+
+def are_views(pairs: frozenset[tuple[type, str]]) -> bool:
+    """Whether fast paths give views of memory on the host, in the dtype of the source.
+
+    Then their results are also those of requests that ask for that: see `Quick.views`.
+    """
+    return _views.issuperset(pairs)
 
 
 def open_all(on: bool) -> bool:
@@ -131,6 +146,7 @@ def add(backend: Backend, *, is_outside: bool) -> None:
         if is_outside:
             _validate_paths(entry)
         _by_backend[backend.name] = entry
+        _views.update(backend.quick.views())
         if _open:
             _open_paths_of(entry)
 

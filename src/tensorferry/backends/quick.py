@@ -205,3 +205,7 @@ class Quick(Generic[Owner]):
         memory. (If an array owns its memory, it is a copy, or its values were never set.)
         """
         return {}
+
+    def views(self) -> frozenset[tuple[type, str]]:
+        """Those fast paths that give nothing but views of memory on the host, in their own dtype."""
+        return frozenset()

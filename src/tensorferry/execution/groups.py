@@ -17,7 +17,7 @@ from .recipes import call_of
 from .run import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from ..backends.columnar import ColumnBackend
     from ..core.info import TensorInfo
@@ -349,32 +349,32 @@ def _key_of_groups(
         if part.conversion is not conversion:
             conversion = part.conversion
             key.append(conversion.environment())
-        read: Callable[[Any], Hashable | None] | None
-        if part.owner is None:
-            read = conversion.readers.get(part.kind) or conversion.reader(part.kind)
+        kind, indices = part.kind, part.indices
+        some = leaves if indices is None else [leaves[index] for index in indices]
+        if part.owner is not None:
+            key += map(part.owner.signature_of_view, some)
         else:
-            read = part.owner.signature_of_view
-        if read is None:
-            return None
-        some = leaves if part.indices is None else [leaves[index] for index in part.indices]
-        owner = registry.BY_TYPE.get(part.kind)
-        alike = owner is not None and read == owner.quick.signature
-        together = owner.quick.signatures(some) if owner is not None and alike else None
-        if together is None:
-            key += map(read, some)
-        else:
-            key.append(together)
+            read = conversion.readers.get(kind) or conversion.reader(kind)
+            if read is None:
+                return None
+            key += _signatures(some, read, conversion.together[kind])
         if outs is not None:
-            into = outs if part.indices is None else [outs[index] for index in part.indices]
-            together = conversion.quick.signatures(into)
-            if together is None:
-                key += map(conversion.quick.signature, into)
-            else:
-                key.append(together)
-            lengths = registry.BY_TYPE[part.kind].quick.lengths
+            into = outs if indices is None else [outs[index] for index in indices]
+            quick = conversion.quick
+            key += _signatures(into, quick.signature, quick.signatures)
+            lengths = registry.BY_TYPE[kind].quick.lengths
             if None in key or [*map(lengths, some)] != [*map(_SHAPE, into)]:
                 return None
     return None if None in key else tuple(key)
+
+
+def _signatures(
+    tensors: Sequence[Any],
+    read: Callable[[Any], Hashable | None],
+    together: Callable[[Sequence[Any]], Hashable | None],
+) -> Iterable[Hashable | None]:
+    found = together(tensors)
+    return map(read, tensors) if found is None else (found,)
 
 
 def _is_compact(signature: Hashable) -> bool:
@@ -443,35 +443,44 @@ def some_of(leaves: Sequence[Any], indices: Indices) -> list[Any]:
     return [leaves[index] for index in indices]
 
 
-def sharing_memory(tensors: list[Any], *, compact: bool) -> Sequence[int]:
+def sharing_memory(*lists: Sequence[Any], compact: bool) -> Sequence[int]:
     """The positions of those of many tensors that may share a byte with another.
 
     They are all if it would take too long to find out.
 
     Args:
-        tensors: Tensors of any frameworks, each with a signature.
+        *lists: Tensors of any frameworks, each with a signature. Positions are those in one list
+            after the other.
         compact: Whether all signatures are compact.
     """
-    if len(tensors) < 2:
+    count = sum(map(len, lists))
+    if count < 2:
         return ()
-    reached, order = [], list[int]()
-    if len(set(map(type, tensors))) == 1:
-        extents = registry.backend_of(tensors[0]).quick.extents(tensors, compact=compact)
-        return range(len(tensors)) if extents is None else memory.sharing_runs(*extents)
-    for indices in places_by(list(map(type, tensors))).values():
-        some = some_of(tensors, indices)
-        extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)
-        if extents is None:
-            return range(len(tensors))
-        reached.append(extents)
-        order += indices
-    starts, ends = zip(*reached, strict=True)
-    if len(tensors) < _SORTED_BY_HAND:
-        pairs = memory.sharing_runs([*chain(*starts)], [*chain(*ends)])
+    if len(lists) > 1 and len({*map(type, chain(*lists))}) == 1:
+        lists = ([*chain(*lists)],)
+    starts, ends, order = [], [], list[int]()
+    for tensors in lists:
+        if not tensors:
+            continue
+        alike = len({*map(type, tensors)}) < 2
+        parts = {None: range(len(tensors))} if alike else places_by([*map(type, tensors)])
+        before = len(order)
+        for indices in parts.values():
+            some = tensors if alike else some_of(tensors, indices)
+            extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)
+            if extents is None:
+                return range(count)
+            starts.append(extents[0])
+            ends.append(extents[1])
+            order += indices if not before else [before + index for index in indices]
+    if len(starts) > 1 and count < _SORTED_BY_HAND:
+        indices_sharing = memory.sharing_runs([*chain(*starts)], [*chain(*ends)])
     else:
-        pairs = memory.sharing_runs(*map(_joined_numbers, (starts, ends)))
-    return sorted([order[at] for at in pairs])
+        indices_sharing = memory.sharing_runs(_joined_numbers(starts), _joined_numbers(ends))
+    return sorted([order[at] for at in indices_sharing])
 
 
-def _joined_numbers(parts: Sequence[Sequence[int] | Array]) -> Array:
+def _joined_numbers(parts: Sequence[Sequence[int] | Array]) -> Sequence[int] | Array:
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate([np.asarray(part, np.uint64) for part in parts])

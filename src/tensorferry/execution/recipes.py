@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
+from ..backends.fast_paths import no_path
 from ..backends.quick import unchanged
 from ..core.devices import HOST
 from ..core.named_tuple import NamedTuple
@@ -109,6 +110,7 @@ class Conversion:
         "recent",
         "request",
         "target",
+        "together",
     )
 
     def __init__(self, target: Backend, request: Request) -> None:
@@ -129,6 +131,8 @@ class Conversion:
         """The target's settings, and its devices if they may change: if equal, recipes hold."""
         self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
         """The functions that read signatures, by the type of the tensor: see `reader`."""
+        self.together: dict[type, Callable[[Any], Hashable | None]] = {}
+        """Those that read the signatures of many at once, if they are the same: see `Quick`."""
         self.recent: dict[Hashable, Recipe] = {}
         """The recently used recipes. It is faster to look here before `find` is called."""
         self._earlier: dict[Hashable, Recipe] = {}
@@ -162,6 +166,8 @@ class Conversion:
             memory = owner.capabilities.memory
             if memory.exists and memory.strides != "compact":
                 reader = _of_compact(reader)
+        alike = reader == owner.quick.signature
+        self.together[kind] = owner.quick.signatures if alike else no_path
         self.readers[kind] = reader
         return reader
 

@@ -28,6 +28,7 @@ typedef struct {
 typedef struct {
     PyObject ob_base;
     PyObject *rows, *kinds, *not_made; /* whatever the rest refers to */
+    PyObject *dtype;                   /* the name of the attribute */
     Py_ssize_t containers, leaves;
     Row *each;
     Py_ssize_t *places;
@@ -213,8 +214,8 @@ static PyObject *numbers_of(const uintptr_t *numbers, Py_ssize_t count)
     return list;
 }
 
-/* The lists of leaves and of what containers are made from, with the addresses of these if some recur. */
-static PyObject *given_back(const Walk *walk, Taken *taken)
+/* The lists of leaves and of what containers are made from, the addresses of these if some recur, and what else there is. */
+static PyObject *given_back(const Walk *walk, Taken *taken, PyObject *made)
 {
     const int apart = are_apart(taken->met, walk->containers);
     PyObject *leaves, *kept, *met = NULL;
@@ -228,34 +229,48 @@ static PyObject *given_back(const Walk *walk, Taken *taken)
         Py_XDECREF(leaves);
         Py_XDECREF(kept);
         Py_XDECREF(met);
+        Py_XDECREF(made);
         return NULL;
     }
-    return Py_BuildValue("(NNN)", leaves, kept, met);
+    if (made == NULL)
+        return Py_BuildValue("(NNN)", leaves, kept, met);
+    return Py_BuildValue("(NNNN)", leaves, kept, met, made);
+}
+
+/* Take a tree apart: 1; 0 if it is of another structure, and -1 and an exception, where nothing is left to drop. */
+static int take_all(const Walk *walk, PyObject *tree, int with_types, Taken *taken)
+{
+    const size_t count = (size_t)(walk->leaves + 2 * walk->containers);
+    PyObject **memory = PyMem_Calloc(count + 1, sizeof *memory);
+    int done = 1;
+    if (memory == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    *taken = (Taken){memory, memory + walk->leaves, (uintptr_t *)(memory + walk->leaves + walk->containers), 0, 0};
+    if (walk->containers == 0)
+        taken->leaves[taken->leaf++] = Py_NewRef(tree);
+    else
+        done = take(walk, taken, tree);
+    for (Py_ssize_t index = 0; done > 0 && with_types && index < walk->leaves; index++)
+        done = Py_TYPE(taken->leaves[index]) == walk->types[index];
+    if (done <= 0) {
+        drop(taken->leaves, taken->leaf);
+        drop(taken->kept, taken->container);
+        PyMem_Free(memory);
+    }
+    return done;
 }
 
 static PyObject *take_apart(const Walk *walk, PyObject *tree, int with_types)
 {
-    const size_t count = (size_t)(walk->leaves + 2 * walk->containers);
-    PyObject **memory = PyMem_Calloc(count + 1, sizeof *memory), *found = NULL;
     Taken taken;
-    int done = 1;
-    if (memory == NULL)
-        return PyErr_NoMemory();
-    taken = (Taken){memory, memory + walk->leaves, (uintptr_t *)(memory + walk->leaves + walk->containers), 0, 0};
-    if (walk->containers == 0)
-        taken.leaves[taken.leaf++] = Py_NewRef(tree);
-    else
-        done = take(walk, &taken, tree);
-    for (Py_ssize_t index = 0; done > 0 && with_types && index < walk->leaves; index++)
-        done = Py_TYPE(taken.leaves[index]) == walk->types[index];
-    if (done > 0)
-        found = given_back(walk, &taken);
-    else {
-        drop(taken.leaves, taken.leaf);
-        drop(taken.kept, taken.container);
-        found = done < 0 ? NULL : Py_NewRef(Py_None);
-    }
-    PyMem_Free(memory);
+    PyObject *found;
+    int done = take_all(walk, tree, with_types, &taken);
+    if (done <= 0)
+        return done < 0 ? NULL : Py_NewRef(Py_None);
+    found = given_back(walk, &taken, NULL);
+    PyMem_Free(taken.leaves);
     return found;
 }
 
@@ -427,6 +442,154 @@ static PyObject *walk_make(PyObject *self, PyObject *const *arguments, Py_ssize_
     return made;
 }
 
+/* -- take apart, convert, make again -------------------------------------------------------------------------------- */
+
+/* How leaves are converted: functions by their types, at which positions, which dtypes the results may have, and what is
+   raised where a leaf is not accepted. */
+typedef struct {
+    PyObject *paths, *places, *dtypes, *refusals;
+} Way;
+
+/* Whether a result has one of the dtypes, if these matter: 1, 0, or -1 and an exception. */
+static int has_dtype(const Walk *walk, const Way *way, PyObject *made)
+{
+    PyObject *dtype, *known;
+    if (way->dtypes == Py_None)
+        return 1;
+    dtype = PyObject_GetAttr(made, walk->dtype);
+    if (dtype == NULL)
+        return -1;
+    known = PyDict_GetItemWithError(way->dtypes, dtype);
+    Py_DECREF(dtype);
+    return known != NULL ? 1 : -(PyErr_Occurred() != NULL);
+}
+
+/* What a function gives for a leaf: 1; 0 if it is not accepted; -1 and an exception. */
+static int convert_leaf(const Walk *walk, const Way *way, PyTypeObject *kind, PyObject *leaf, PyObject **found)
+{
+    PyObject *path = PyDict_GetItemWithError(way->paths, (PyObject *)kind), *before = *found;
+    int done;
+    if (path == NULL)
+        return -(PyErr_Occurred() != NULL);
+    Py_INCREF(path);
+    *found = PyObject_CallFunctionObjArgs(path, leaf, NULL);
+    Py_DECREF(path);
+    Py_XDECREF(before);
+    done = *found == NULL ? -1 : *found != Py_None;
+    if (done > 0)
+        done = has_dtype(walk, way, *found);
+    if (done >= 0 || !PyErr_ExceptionMatches(way->refusals))
+        return done;
+    PyErr_Clear();
+    return 0;
+}
+
+/* What functions give for the leaves at some positions: 1; 0 if one is not accepted, or is twice among them; -1 and an
+   exception. */
+static int convert_leaves(const Walk *walk, const Taken *taken, const Way *way, PyObject **found)
+{
+    const Py_ssize_t size = way->places == Py_None ? walk->leaves : PyList_Size(way->places);
+    uintptr_t *addresses = PyMem_Malloc((2 * (size_t)size + 1) * sizeof *addresses), *places;
+    int done = 1;
+    if (addresses == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    places = addresses + size;
+    for (Py_ssize_t index = 0; done > 0 && index < size; index++) {
+        PyObject *number = way->places == Py_None ? NULL : PyList_GetItem(way->places, index);
+        size_t at = number == NULL ? (size_t)index : PyLong_AsSize_t(number);
+        if (at < (size_t)walk->leaves && !PyErr_Occurred()) {
+            places[index] = at;
+            addresses[index] = (uintptr_t)taken->leaves[at];
+        } else {
+            PyErr_SetString(PyExc_IndexError, "there is no such leaf");
+            done = -1;
+        }
+    }
+    if (done > 0)
+        done = are_apart(addresses, size);
+    for (Py_ssize_t index = 0; done > 0 && index < size; index++) {
+        uintptr_t at = places[index];
+        done = convert_leaf(walk, way, walk->types[at], taken->leaves[at], &found[at]);
+    }
+    PyMem_Free(addresses);
+    return done;
+}
+
+/* A tuple of objects. */
+static PyObject *tuple_of(PyObject *const *objects, PyObject *const *others, Py_ssize_t count)
+{
+    PyObject *made = PyTuple_New(count);
+    for (Py_ssize_t index = 0; made != NULL && index < count; index++)
+        PyTuple_SetItem(made, index, Py_NewRef(objects[index] == NULL ? others[index] : objects[index]));
+    return made;
+}
+
+/* The tree made again of what functions give for its leaves; None if one is not accepted, or a container is not made. */
+static PyObject *convert_taken(const Walk *walk, const Taken *taken, const Way *way)
+{
+    PyObject **found = PyMem_Calloc((size_t)walk->leaves + 1, sizeof *found), *made = NULL;
+    Making making = {NULL, NULL, 0, 0};
+    int done;
+    if (found == NULL)
+        return PyErr_NoMemory();
+    done = convert_leaves(walk, taken, way, found);
+    if (done > 0) {
+        making.leaves = tuple_of(found, taken->leaves, walk->leaves);
+        making.kept = tuple_of(taken->kept, taken->kept, walk->containers);
+        if (making.leaves != NULL && making.kept != NULL)
+            made = walk->containers == 0 ? Py_NewRef(PyTuple_GetItem(making.leaves, 0)) : make_container(walk, &making);
+        Py_XDECREF(making.leaves);
+        Py_XDECREF(making.kept);
+        if (made == NULL && PyErr_ExceptionMatches(walk->not_made)) {
+            PyErr_Clear(); /* it is raised, with its path, by what makes the tree otherwise */
+            done = 0;
+        }
+    }
+    drop(found, walk->leaves);
+    PyMem_Free(found);
+    return done == 0 ? Py_NewRef(Py_None) : made;
+}
+
+PyDoc_STRVAR(convert_doc,
+             "convert(tree, paths, places, dtypes, refusals, /)\n--\n\n"
+             "What `take` gives, and the tree with what functions give for its leaves.\n\n"
+             "None in place of the tree, if one of these leaves is twice in it or has no function, if a function gives None,\n"
+             "gives another dtype or raises one of some exceptions, or if a container cannot be made.\n\n"
+             "paths: A dict of functions by the types of the leaves.\n"
+             "places: The positions of the leaves that are converted; None for all.\n"
+             "dtypes: A dict with the dtypes that the results may have; None for any.\n"
+             "refusals: The exceptions, a tuple.");
+
+static PyObject *walk_convert(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    const Walk *walk = (Walk *)self;
+    Taken taken;
+    PyObject *made, *found;
+    int done;
+    Way way;
+    if (count != 5 || !PyDict_Check(arguments[1]) || !(arguments[2] == Py_None || PyList_Check(arguments[2])) ||
+        !(arguments[3] == Py_None || PyDict_Check(arguments[3])) || !PyTuple_Check(arguments[4])) {
+        PyErr_SetString(PyExc_TypeError, "convert takes a tree, a dict, a list or None, a dict or None, and a tuple");
+        return NULL;
+    }
+    way = (Way){arguments[1], arguments[2], arguments[3], arguments[4]};
+    done = take_all(walk, arguments[0], 1, &taken);
+    if (done <= 0)
+        return done < 0 ? NULL : Py_NewRef(Py_None);
+    made = convert_taken(walk, &taken, &way);
+    if (made != NULL)
+        found = given_back(walk, &taken, made);
+    else {
+        drop(taken.leaves, walk->leaves);
+        drop(taken.kept, walk->containers);
+        found = NULL;
+    }
+    PyMem_Free(taken.leaves);
+    return found;
+}
+
 /* -- the type ----------------------------------------------------------------------------------------------------- */
 
 static int traverse(PyObject *self, visitproc visit, void *arg)
@@ -448,6 +611,7 @@ static void deallocate(PyObject *self)
     Py_XDECREF(walk->rows);
     Py_XDECREF(walk->kinds);
     Py_XDECREF(walk->not_made);
+    Py_XDECREF(walk->dtype);
     PyMem_Free(walk->each);
     PyMem_Free(walk->places);
     PyMem_Free(walk->types);
@@ -533,12 +697,13 @@ static PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keyword
     walk->rows = Py_NewRef(rows);
     walk->kinds = Py_NewRef(kinds);
     walk->not_made = Py_NewRef(not_made);
+    walk->dtype = PyUnicode_InternFromString("dtype");
     walk->containers = PyTuple_Size(rows);
     walk->leaves = PyTuple_Size(kinds);
     walk->each = PyMem_Calloc((size_t)walk->containers + 1, sizeof *walk->each);
     walk->places = PyMem_Calloc((size_t)inner + 1, sizeof *walk->places);
     walk->types = PyMem_Calloc((size_t)walk->leaves + 1, sizeof *walk->types);
-    if (walk->each == NULL || walk->places == NULL || walk->types == NULL)
+    if (walk->dtype == NULL || walk->each == NULL || walk->places == NULL || walk->types == NULL)
         PyErr_NoMemory();
     if (PyErr_Occurred() || read_rows(walk) < 0) {
         Py_DECREF((PyObject *)walk);
@@ -551,6 +716,7 @@ static PyMethodDef walk_methods[] = {
     {"take", walk_take, METH_O, take_doc},
     {"open", walk_open, METH_O, open_doc},
     {"make", (PyCFunction)(void (*)(void))walk_make, METH_FASTCALL, make_doc},
+    {"convert", (PyCFunction)(void (*)(void))walk_convert, METH_FASTCALL, convert_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -580,88 +746,7 @@ static PyType_Spec walk_spec = {
     .slots = walk_slots,
 };
 
-/* -- functions ---------------------------------------------------------------------------------------------------- */
-
-PyDoc_STRVAR(different_doc,
-             "are_different(objects, places, /)\n--\n\n"
-             "Whether no object of a list stands at two of some positions; None for all positions.");
-
-static PyObject *are_different(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
-{
-    uintptr_t here[FEW], *found = here;
-    PyObject *places;
-    Py_ssize_t size;
-    int apart = 1;
-    if (count != 2 || !PyList_Check(arguments[0]) || !(arguments[1] == Py_None || PyList_Check(arguments[1]))) {
-        PyErr_SetString(PyExc_TypeError, "are_different takes a list, and another one or None");
-        return NULL;
-    }
-    places = arguments[1] == Py_None ? NULL : arguments[1];
-    size = PyList_Size(places == NULL ? arguments[0] : places);
-    if (size > FEW && (found = PyMem_Malloc((size_t)size * sizeof *found)) == NULL)
-        return PyErr_NoMemory();
-    for (Py_ssize_t index = 0; apart > 0 && index < size; index++) {
-        Py_ssize_t at = places == NULL ? index : PyLong_AsSsize_t(PyList_GetItem(places, index));
-        PyObject *x = at < 0 && PyErr_Occurred() ? NULL : PyList_GetItem(arguments[0], at);
-        found[index] = (uintptr_t)x;
-        apart = x == NULL ? -1 : 1;
-    }
-    if (apart > 0)
-        apart = are_apart(found, size);
-    if (found != here)
-        PyMem_Free(found);
-    return apart < 0 ? NULL : PyBool_FromLong(apart);
-}
-
-PyDoc_STRVAR(applied_doc,
-             "applied(function, objects, places, /)\n--\n\n"
-             "A list of objects with what a function gives for those at some positions, or for all if that is None, in their\n"
-             "places; or None as soon as it gives None.");
-
-static PyObject *applied(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
-{
-    PyObject *objects, *places = NULL, **found = NULL, *list = NULL;
-    Py_ssize_t size, some, index;
-    if (count != 3 || !PyList_Check(arguments[1]) || !(arguments[2] == Py_None || PyList_Check(arguments[2]))) {
-        PyErr_SetString(PyExc_TypeError, "applied takes a function, a list, and another one or None");
-        return NULL;
-    }
-    objects = PyList_AsTuple(arguments[1]);
-    if (objects != NULL && arguments[2] != Py_None)
-        places = PyList_AsTuple(arguments[2]);
-    if (objects == NULL || (places == NULL && arguments[2] != Py_None)) {
-        Py_XDECREF(objects);
-        return NULL;
-    }
-    size = PyTuple_Size(objects);
-    some = places == NULL ? size : PyTuple_Size(places);
-    found = PyMem_Calloc((size_t)size + 1, sizeof *found);
-    if (found == NULL)
-        PyErr_NoMemory();
-    for (index = 0; found != NULL && index < some; index++) {
-        Py_ssize_t at = places == NULL ? index : PyLong_AsSsize_t(PyTuple_GetItem(places, index));
-        PyObject *x = at < 0 && PyErr_Occurred() ? NULL : PyTuple_GetItem(objects, at), *made, *before;
-        made = x == NULL ? NULL : PyObject_CallFunctionObjArgs(arguments[0], x, NULL);
-        if (made == NULL || made == Py_None) {
-            list = made;
-            break;
-        }
-        before = found[at];
-        found[at] = made;
-        Py_XDECREF(before);
-    }
-    if (found != NULL && index == some) {
-        for (index = 0; index < size; index++)
-            if (found[index] == NULL)
-                found[index] = Py_NewRef(PyTuple_GetItem(objects, index));
-        list = list_of(found, size);
-    } else if (found != NULL)
-        drop(found, size);
-    PyMem_Free(found);
-    Py_XDECREF(places);
-    Py_DECREF(objects);
-    return list;
-}
+/* -- the module --------------------------------------------------------------------------------------------------- */
 
 static int set_up(PyObject *module)
 {
@@ -670,12 +755,6 @@ static int set_up(PyObject *module)
     Py_XDECREF(type);
     return done;
 }
-
-static PyMethodDef methods[] = {
-    {"are_different", (PyCFunction)(void (*)(void))are_different, METH_FASTCALL, different_doc},
-    {"applied", (PyCFunction)(void (*)(void))applied, METH_FASTCALL, applied_doc},
-    {NULL, NULL, 0, NULL},
-};
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)set_up},
@@ -686,7 +765,6 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tensorferry.trees._walks",
     .m_doc = "Trees of a known structure: taken apart, and made again.",
-    .m_methods = methods,
     .m_slots = slots,
 };
 

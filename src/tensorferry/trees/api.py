@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from .. import hints
 from ..backends import registry, tracers
@@ -67,9 +67,26 @@ if TYPE_CHECKING:
     OfTorch = TypeVar("OfTorch", bound=TorchTensor)
     OfJax = TypeVar("OfJax", bound=JaxArray)
     Found = TypeVar("Found")
+    Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@by_name
+def _by_programs(function: Function) -> Function:
+    """Decorate the declaration of a conversion of trees: by programs, unless none are known.
+
+    With the declared keywords in its code, Python would fill in each default, and the call would
+    take longer.
+    """
+    at_length = by_name(function)
+
+    def conversion(*given: Any, **keywords: Any) -> Any:
+        result = _convert_by_programs(function, _programs, given, keywords)
+        return at_length(*given, **keywords) if result is _NOT_TRIED else result
+
+    conversion.__kwdefaults__ = function.__kwdefaults__  # which `refuse_unknown` reads
+    return cast("Function", wraps(function)(conversion))
+
+
+@_by_programs
 def convert_tree(
     tree: Any,
     /,
@@ -149,28 +166,6 @@ def convert_tree(
 
     .. versionadded:: 0.1
     """
-    if nulls is ragged is pad is None and index is False and not options:
-        find: Any = _programs if like is None else _programs_like
-        target: Any = to if like is None else (to, like)
-        if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
-            find, target = _programs_of_rule, (find, target)
-        result = _by_program(
-            convert_tree,
-            tree,
-            out,
-            find,
-            target,
-            dtype,
-            device,
-            copy,
-            casting,
-            grad,
-            leaves,
-            unknown,
-            coalesce,
-        )
-        if result is not _NOT_TRIED:
-            return result
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
         _validate(coalesce, index)
@@ -221,7 +216,7 @@ def snapshot(tree: Any, /, *, unknown: Unknown = "error") -> Any:
 
     .. versionadded:: 0.1
     """
-    result = _by_program(snapshot, tree, None, _programs_in_their_frameworks, unknown)
+    result = _convert_by_programs(snapshot, _programs_in_their_frameworks, (tree, unknown), {})
     if result is not _NOT_TRIED:
         return result
     return call_for(snapshot, None, _snapshot, tree, unknown)
@@ -358,28 +353,43 @@ def call_for(
 
 
 @tracers.untraced
-def _by_program(
+def _convert_by_programs(
     called: Callable[..., Any],
-    tree: Any,
-    out: Any,
     find: Callable[..., Programs | None],
-    *asked: Any,
+    given: tuple[Any, ...],
+    keywords: dict[str, Any],
 ) -> Any:
     """Convert a tree by a program, out of those that a function finds for arguments.
 
     `_NOT_TRIED`: the arguments are unusual, or one of them is refused. Both are the matter of what
     does it at length.
+
+    Args:
+        called: The public function, which messages and hints name.
+        find: Finds the programs for what ``like=`` asks for, and for the arguments besides the tree
+            and `out`.
+        given: The arguments by position, the tree first.
+        keywords: The other ones.
     """
     if tracers.not_imported != () and tracers.may_be_active():
         return _NOT_TRIED
+    out = followed = None
     try:
-        programs = find(*asked)
+        if keywords:
+            keywords = {**keywords}
+            out, like = keywords.pop("out", None), keywords.pop("like", None)
+            if like is not None and (followed := follow_quickly(like)) is None:
+                return _NOT_TRIED
+            dtype = keywords.get("dtype")
+            if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
+                keywords["dtype"] = rule_of(dtype)  # which can be hashed
+        programs = find(followed, *given[1:], **keywords)
     except (ConversionError, TypeError, ValueError):
         return _NOT_TRIED
-    if programs is None:
+    if programs is None or not given:
         return _NOT_TRIED
     try:
-        return programs.convert(tree, out)
+        return programs.convert(given[0], out)
     except ConversionError as error:
         error.complete_hint(registry.caller(called.__name__, programs.target or EXCHANGE))
         raise
@@ -388,38 +398,27 @@ def _by_program(
 _NOT_TRIED: Any = object()
 
 
-def _programs_like(asked: tuple[To | None, Any], *keywords: Any) -> Programs | None:
-    """The programs for ``like=``, if it is one tensor; `asked` has `to`, which must be ``None``."""
-    to, like = asked
-    followed = None if to is not None else follow_quickly(like)
-    return None if followed is None else _programs(followed, *keywords)
-
-
-def _programs_of_rule(
-    asked: tuple[Callable[..., Programs | None], Any], dtype: Any, *keywords: Any
-) -> Programs | None:
-    """The programs that a function finds, for a mapping in ``dtype=``, which cannot be hashed."""
-    find, target = asked
-    return find(target, rule_of(dtype), *keywords)
-
-
 @lru_cache(maxsize=256, typed=True)
 def _programs(
-    to: To | tuple[str, str | None, str | None] | None,
-    dtype: object,
-    device: object,
-    copy: bool | None,
-    casting: str | None,
-    grad: str,
-    leaves: Leaves,
-    unknown: str,
-    coalesce: bool,
+    followed: tuple[str, str | None, str | None] | None,
+    /,
+    to: To | None = None,
+    *,
+    dtype: object = None,
+    device: object = None,
+    copy: bool | None = None,
+    casting: str | None = None,
+    grad: str = "detach",
+    leaves: Leaves = "tensors",
+    unknown: str = "error",
+    coalesce: bool = True,
 ) -> Programs | None:
     """The programs for keywords of `convert_tree`; ``None`` if they have none.
 
     Args:
-        to: As for `convert_tree`; or framework, dtype and device of the tensor in ``like=``.
-        dtype: This and the others are as for `convert_tree`.
+        followed: Framework, dtype and device of the tensor in ``like=``; ``None`` without it.
+        to: This and the others are as for `convert_tree`; a mapping in `dtype` as a rule.
+        dtype: See there.
         device: See there.
         copy: See there.
         casting: See there.
@@ -429,13 +428,15 @@ def _programs(
         coalesce: See there.
 
     Raises:
-        ConversionError, TypeError, ValueError: A keyword has a value that it does not take.
+        ConversionError, TypeError, ValueError: A keyword has a value that it does not take, or is
+            none of these.
     """
-    if to is None:
+    target = to if followed is None else followed
+    if target is None or (followed is not None and to is not None):
         return None
     if coalesce is not True:
         _validate(coalesce, index=False)
-    targets = targets_followed(to, dtype, device, copy, casting, grad)
+    targets = targets_followed(target, dtype, device, copy, casting, grad)
     if callable(leaves) or targets is None:
         return None
     rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
@@ -490,7 +491,7 @@ def targets_followed(
 
 
 @lru_cache(maxsize=4, typed=True)
-def _programs_in_their_frameworks(unknown: str) -> Programs:
+def _programs_in_their_frameworks(_: None, /, unknown: str) -> Programs:
     """The programs that copy each leaf in its own framework."""
     rule = leaf_rule("tensors", unknown=unknown)
     return programs_of(_in_its_framework(registry.revision), rule, coalesce=True)

@@ -1,4 +1,4 @@
-"""Many leaves at once: by fast paths, by groups with the same steps, together over a bus."""
+"""Many leaves at once: by groups with the same steps, together over a bus."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import chain, islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..backends import fast_paths, registry
+from ..backends import registry
 from ..core.devices import HOST
 from ..core.dtypes import find
 from ..core.layout import size_text
@@ -18,12 +18,11 @@ from ..execution.groups import AT_ONCE, some_of
 from ..execution.recipes import conversion_of
 from ..host import packing
 from .shared_memory import converted_together
-from .structure import applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from ..execution.groups import Arrangement, LeafGroup, LeafPart
+    from ..execution.groups import Arrangement, LeafGroup
     from ..execution.recipes import Recipe
     from ..planning.plan import Plan
     from ..planning.step import Step
@@ -37,7 +36,6 @@ __all__ = [
     "RecipeLeaves",
     "alone",
     "bus_groups",
-    "convert_by_fast_paths",
     "convert_groups",
     "part_of",
     "written",
@@ -126,31 +124,6 @@ def part_of(group: LeafGroup, leaves: Sequence[Any]) -> RecipeLeaves:
         [each.handle for each in group.prepared],
         [each.info.size for each in group.prepared],
     )
-
-
-def convert_by_fast_paths(
-    parts: Sequence[LeafPart], leaves: list[Any], target: str
-) -> list[Any] | None:
-    """The results of the fast paths to a target, if they accept all leaves.
-
-    Args:
-        parts: The leaves by type.
-        leaves: The leaves.
-        target: The name of the target.
-    """
-    paths, results = fast_paths.PATHS.get(target, {}), leaves
-    try:
-        for part in parts:
-            path = paths[part.kind]
-            if part.owner is not None or (len(leaves) > 1 and fast_paths.copies(part.kind, target)):
-                return None
-            found = applied(path, results, part.indices)
-            if found is None:
-                return None  # on a device, say, none is accepted
-            results = found
-    except fast_paths.NOT_ACCEPTED:
-        return None
-    return results
 
 
 def convert_groups(

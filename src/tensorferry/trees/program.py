@@ -16,8 +16,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 from ..backends.nodes import Node
+from ..core.devices import HOST
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
@@ -25,7 +26,7 @@ from ..errors import ConversionError
 from ..execution.groups import FEW_WRITTEN, Groups, LeafPart, sharing_memory, some_of
 from .containers import is_opened, may_hold
 from .failures import refuse_unknown_name
-from .grouped import convert_by_fast_paths, convert_groups, written
+from .grouped import convert_groups, written
 from .leaves import UNKNOWN
 from .shared_memory import bindings_of
 from .structure import are_different, have_equal_labels, labels_of
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from .leaves import LeafRule
     from .structure import Structure
     from .targets import Targets
+
+    Taken = tuple[list[Any], list[Any], Any]
 
 __all__ = ["PreparedTree", "Program", "Programs"]
 
@@ -81,6 +84,9 @@ class Program(NamedTuple):
         tables: The tables whose columns are read as arrays: the first leaf of each, and its number
             among the containers.
         has_checks: Whether there is something to check besides the structure: `nodes` or others.
+        pairs: The types of the leaves that are converted, each with the target; ``None`` if fast
+            paths are not for such trees.
+        recast: Filled once a leaf has become another dtype: fast paths keep each dtype.
     """
 
     structure: Structure
@@ -95,21 +101,31 @@ class Program(NamedTuple):
     together: dict[Hashable, Arrangement] | None
     tables: tuple[tuple[int, int], ...]
     has_checks: bool
+    pairs: frozenset[tuple[type, str]] | None
+    recast: list[str]
 
-    def take(self, tree: Any, rule: LeafRule) -> tuple[list[Any], list[Any]] | None:
-        """The leaves of a tree, and what its containers are made again from.
+    def take(self, tree: Any, rule: LeafRule, paths: _Paths | None) -> Taken | None:
+        """The leaves of a tree, what its containers are made again from, and the result.
 
-        ``None`` if it has another structure.
+        ``None`` if it has another structure; in place of the result if there is no fast path to it.
+
+        Args:
+            tree: The tree.
+            rule: The rule for which leaves are converted.
+            paths: The fast paths for the request; ``None`` if it takes none.
 
         Raises:
             UnsupportedTypeError: An object holds a tensor, which would not be converted.
         """
-        taken = self.structure.taken(tree)
-        if taken is None:
-            return None
-        if not self.has_checks:
+        taken: Taken | None
+        if paths is not None and paths.are_for(self):
+            taken = self.structure.converted(tree, paths.by_type, self.indices, paths.dtypes)
+        else:
+            parts = self.structure.taken(tree)
+            taken = None if parts is None else (*parts, None)
+        if taken is None or not self.has_checks:
             return taken
-        leaves, kept = taken
+        leaves, kept, _ = taken
         if self.labels is not None and labels_of(kept) != self.labels:
             return None
         for index, is_text in self.texts:
@@ -127,10 +143,6 @@ class Program(NamedTuple):
                 return None
         return taken
 
-    def are_different(self, leaves: list[Any]) -> bool:
-        """Whether no object occurs twice among the leaves that are converted."""
-        return are_different(leaves, self.indices)
-
     def original(self, leaves: list[Any], kept: list[Any], x: Any) -> Any:
         """The column of a table that an array is over; or `x` itself."""
         place = next(index for index, leaf in enumerate(leaves) if leaf is x)
@@ -139,6 +151,57 @@ class Program(NamedTuple):
             if 0 <= place - first < len(views.arrays):
                 return views.columns()[[*views.arrays][place - first]]
         return x
+
+
+class _Paths(NamedTuple):
+    """The fast paths whose results are what a request asks for.
+
+    Args:
+        by_type: Those to its target, by the type of the source.
+        are_views: Whether only those are that give views: the request asks for no copy, for the
+            host, or for a dtype.
+        dtypes: The dtypes of results that the request leaves as they are, as far as they were met;
+            ``None`` if it leaves all.
+    """
+
+    by_type: dict[type, Callable[[Any], Any]]
+    are_views: bool
+    dtypes: dict[Any, str] | None
+
+    def are_for(self, tree_program: Program) -> bool:
+        """Whether they may be used for all leaves of a program."""
+        pairs = tree_program.pairs
+        if pairs is None:
+            return False
+        if self.are_views:
+            return fast_paths.are_views(pairs) and not tree_program.recast
+        return tree_program.size == 1 or not fast_paths.may_copy(pairs)
+
+    def learn(self, tree_program: Program, found: Arrangement, results: list[Any]) -> None:
+        """Remember what became of dtypes, where they were converted by their steps."""
+        if self.dtypes is None or tree_program.pairs is None or not self.are_views:
+            return
+        for group in found.groups:
+            plan = group.recipe.plan
+            before, after = plan.source.dtype, plan.result.dtype
+            if before != after:
+                tree_program.recast.append(after)
+            elif fast_paths.are_views(tree_program.pairs):
+                self.dtypes[results[group.indices[0]].dtype] = after
+
+
+def _paths_for(targets: Targets) -> _Paths | None:
+    common = targets.common
+    if common is None or targets.rule.names:
+        return None
+    asked, name = common.request, common.target.name
+    keeps_dtype = asked.dtype is asked.like is None and not targets.decides_by_leaf
+    if asked.is_ordinary and keeps_dtype:
+        return _Paths(fast_paths.paths_to(name), False, None)
+    rest = asked._replace(dtype=None, like=None, copy=None, device=None)
+    if asked.copy is True or asked.device not in (None, HOST) or not rest.is_ordinary:
+        return None
+    return _Paths(fast_paths.paths_to(name), True, None if keeps_dtype else {})
 
 
 class PreparedTree(NamedTuple):
@@ -168,9 +231,9 @@ class Programs:
         "_by_name",
         "_coalesce",
         "_groups",
-        "_is_ordinary",
         "_kept",
         "_leaves",
+        "_paths",
         "_rule",
         "_targets",
         "target",
@@ -186,9 +249,7 @@ class Programs:
         self._by_name = bool(targets.rule.names)
         self._asks = rule.chosen is not None
         common = targets.common
-        self._is_ordinary = (
-            common is not None and not targets.decides_by_leaf and common.request.is_ordinary
-        )
+        self._paths = _paths_for(targets)
         self.target = None if common is None else common.target.name
         """The name of the target; ``None`` if each leaf has its own."""
 
@@ -204,10 +265,13 @@ class Programs:
                 been written then.
         """
         try:
-            found = self._find(tree)
-            result = _UNTOLD if found is None else self._converted(*found, out)
-            if result is not _UNTOLD:
-                return result
+            found = self._find(tree, self._paths if out is None else None)
+            if found is not None:
+                tree_program, leaves, kept, result = found
+                if result is None:
+                    result = self._converted(tree_program, leaves, kept, out)
+                if result is not _UNTOLD:
+                    return result
         except _FAILURES:
             pass  # raised below, with the path of the leaf
         return self._converted_described(self._described(tree, out))
@@ -219,11 +283,11 @@ class Programs:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
         with suppress(*_FAILURES):
-            found = self._find(tree)
-            arranged = None if found is None else self._arranged(*found, None)
+            found = self._find(tree, None)
+            arranged = None if found is None else self._arranged(*found[:3], None)
             if found is not None and arranged is not None:
                 plans = [group.recipe.plan for group in arranged.groups]
-                return PreparedTree(plans, partial(self._run, *found))
+                return PreparedTree(plans, partial(self._run, *found[:3]))
         described = self._described(tree, None)
         plans = [each.recipe.plan for each in described.prepare().values()]
         return PreparedTree(plans, partial(self._converted_described, described))
@@ -237,14 +301,21 @@ class Programs:
 
     # -- find -------------------------------------------------------------------------------------
 
-    def _find(self, tree: Any) -> tuple[Program, list[Any], list[Any]] | None:
+    def _find(
+        self, tree: Any, paths: _Paths | None
+    ) -> tuple[Program, list[Any], list[Any], Any] | None:
+        """The program for a tree, and what `Program.take` gives; ``None`` if there is no program.
+
+        Raises:
+            ConversionError: The tree cannot be converted.
+        """
         if self._asks:
             return None
         kind = type(tree)
         sight = (kind, len(tree)) if kind in _SIZED else (kind, 0)
         programs = self._kept.get(sight, ())
         for tree_program in programs:
-            taken = tree_program.take(tree, self._rule)
+            taken = tree_program.take(tree, self._rule, paths)
             if taken is not None:
                 if tree_program is not programs[0]:
                     # The one that was used last is tried first.
@@ -252,9 +323,17 @@ class Programs:
                     self._kept[sight] = tree_program, *others
                 return tree_program, *taken
         made = self._make(tree)
-        if made is not None:
-            self._keep(sight, programs, made[0])
-        return made
+        if made is None:
+            return None
+        tree_program, leaves, kept = made
+        self._keep(sight, programs, tree_program)
+        result = None
+        if paths is not None and paths.are_for(tree_program):
+            places = tree_program.indices
+            result = tree_program.structure.by_paths(
+                leaves, kept, paths.by_type, places, paths.dtypes
+            )
+        return tree_program, leaves, kept, result
 
     def _keep(self, sight: Any, programs: Sequence[Program], made: Program) -> None:
         self._leaves += made.size
@@ -341,6 +420,8 @@ class Programs:
             together,
             tuple(tables),
             labels is not None or bool(nodes or texts or unknown or loose),
+            _pairs_of(structure, parts),
+            [],
         )
         return made, leaves, kept
 
@@ -423,10 +504,6 @@ class Programs:
             outs = _outs(tree_program, kept, out)
             if outs is None:
                 return _UNTOLD
-        elif self._is_ordinary and tree_program.are_different(leaves):
-            results = convert_by_fast_paths(tree_program.parts, leaves, self.target or "")
-            if results is not None:
-                return structure.again(kept, results)
         found = self._arranged(tree_program, leaves, kept, outs)
         if found is None:
             return _UNTOLD
@@ -434,14 +511,16 @@ class Programs:
             original = partial(tree_program.original, leaves, kept)
         if outs is None:
             bindings = None
-            if found.copied or not tree_program.are_different(leaves):
+            if found.copied or not are_different(leaves, tree_program.indices):
                 bindings = bindings_of(found, leaves, structure.twins, original)
             results = convert_groups(
                 found, leaves, None, bindings, coalesce=coalesce, original=original
             )
+            if self._paths is not None:
+                self._paths.learn(tree_program, found, results)
             return structure.again(kept, results)
-        some = [*some_of(leaves, found.copied), *some_of(outs, found.copied)]
-        if sharing_memory(some, compact=found.is_compact):
+        some, into = some_of(leaves, found.copied), some_of(outs, found.copied)
+        if sharing_memory(some, into, compact=found.is_compact):
             return _UNTOLD
         # Made again before anything is written, because a container may refuse the values.
         made = structure.again(kept, written(found, leaves, outs))
@@ -479,6 +558,14 @@ class Programs:
             described.raise_errors_of_values(prepared)
             raise
         return described.rebuild(results) if outs is None else made
+
+
+def _pairs_of(
+    structure: Structure, parts: tuple[LeafPart, ...]
+) -> frozenset[tuple[type, str]] | None:
+    if structure.recurs is not None or any(part.owner is not None for part in parts):
+        return None
+    return frozenset([(part.kind, part.conversion.target.name) for part in parts])
 
 
 def _outs(tree_program: Program, kept: list[Any], out: Any) -> list[Any] | None:

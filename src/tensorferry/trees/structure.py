@@ -13,6 +13,7 @@ from itertools import chain, cycle, islice
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+from ..backends.fast_paths import NOT_ACCEPTED
 from ..backends.nodes import Node, dotted
 from ..errors import ConversionError, LossyCastError, TreeError, UnsupportedTypeError
 from .containers import PLAIN
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Container",
     "Structure",
-    "applied",
     "are_alike",
     "are_different",
     "at_path",
@@ -275,17 +275,69 @@ class Structure:
         """
         if self._walk is not None:
             found = self._walk.take(tree)
+        else:
+            found = self._taken(tree)
+        if found is None:
+            return None
+        leaves, kept, met = found
+        recurs = None if met is None else recurring(met)
+        return (leaves, kept) if recurs == self.recurs else None
+
+    def converted(
+        self,
+        tree: Any,
+        paths: dict[type, Callable[[Any], Any]],
+        places: list[int] | None,
+        dtypes: dict[Any, Any] | None = None,
+    ) -> tuple[list[Any], list[Any], Any] | None:
+        """The same, and the tree made again of what functions give for its leaves.
+
+        In its place ``None``, if one of these leaves is twice in it or has no function, if a function
+        gives ``None``, gives another dtype or raises one of `fast_paths.NOT_ACCEPTED`, or if a
+        container cannot be made.
+
+        Args:
+            tree: The tree; no container recurs in trees of this structure.
+            paths: The functions, by the types of the leaves.
+            places: The positions of the leaves that are converted; ``None`` for all.
+            dtypes: The dtypes that the results may have; ``None`` for any.
+        """
+        if self._walk is not None:
+            found = self._walk.convert(tree, paths, places, dtypes, NOT_ACCEPTED)
             if found is None:
                 return None
-            leaves, kept, met = found
-            recurs = None if met is None else recurring(met)
-        else:
-            opened = self.opened(tree)
-            if opened is None or [*map(type, opened[0])] != self._kinds:
-                return None
-            leaves, kept, met = opened
-            recurs = recurring(met)
-        return (leaves, kept) if recurs == self.recurs else None
+            leaves, kept, met, made = found
+            return (leaves, kept, made) if met is None else None
+        taken = self.taken(tree)
+        if taken is None:
+            return None
+        leaves, kept = taken
+        return leaves, kept, self.by_paths(leaves, kept, paths, places, dtypes)
+
+    def by_paths(
+        self,
+        leaves: list[Any],
+        kept: list[Any],
+        paths: dict[type, Callable[[Any], Any]],
+        places: list[int] | None,
+        dtypes: dict[Any, Any] | None,
+    ) -> Any:
+        """The tree made again as `converted` does, of leaves and containers taken apart before."""
+        results = [*leaves]
+        if not are_different(leaves, places):
+            return None
+        try:
+            for place in range(len(leaves)) if places is None else places:
+                result = results[place] = paths[type(leaves[place])](leaves[place])
+                if result is None or (dtypes is not None and result.dtype not in dtypes):
+                    return None
+            return results[0] if self.root is None else self._make(kept, results)
+        except (NotMadeError, *NOT_ACCEPTED):
+            return None
+
+    def _taken(self, tree: Any) -> tuple[list[Any], list[Any], Any] | None:
+        opened = self.opened(tree)
+        return None if opened is None or [*map(type, opened[0])] != self._kinds else opened
 
     def opened(self, tree: Any) -> tuple[list[Any], list[Any], Any] | None:
         """The same for a tree whose leaves may be of any types, and whose containers may recur.
@@ -500,35 +552,8 @@ def _walks() -> Any:
 
 def are_different(objects: list[Any], places: list[int] | None) -> bool:
     """Whether no object of a list stands at two of some positions; ``None`` for all positions."""
-    walks = _walks()
-    if walks is not None:
-        return walks.are_different(objects, places)  # type: ignore[no-any-return]
     some = objects if places is None else [objects[place] for place in places]
     return len({*map(id, some)}) == len(some)
-
-
-def applied(
-    function: Callable[[Any], Any], objects: list[Any], places: list[int] | None
-) -> list[Any] | None:
-    """Objects, with what a function gives for those at some positions in their places.
-
-    ``None`` as soon as the function gives ``None``.
-
-    Args:
-        function: The function.
-        objects: The objects.
-        places: The positions; ``None`` for all.
-    """
-    walks = _walks()
-    if walks is not None:
-        return walks.applied(function, objects, places)  # type: ignore[no-any-return]
-    before, results = [*objects], [*objects]
-    for place in range(len(before)) if places is None else [*places]:
-        result = function(before[place])
-        if result is None:
-            return None
-        results[place] = result
-    return results
 
 
 def recurring(ids: Sequence[int]) -> list[int] | None:

@@ -192,6 +192,11 @@ class TorchQuick(Quick[TorchBackend]):
             ),
         }
 
+    def views(self) -> frozenset[tuple[type, str]]:
+        backend = self.backend
+        own = backend.tensor, backend.torch.nn.Parameter
+        return frozenset([*[(kind, "numpy") for kind in own], (np.ndarray, backend.name)])
+
 
 # -- what is read of a tensor ----------------------------------------------------------------------
 

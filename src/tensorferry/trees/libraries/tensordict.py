@@ -64,7 +64,7 @@ def _open(x: Any) -> Node:
             return x
         return _filled(x, found, objects, count)
 
-    static = {".batch_size": tuple(x.batch_size), ".names": tuple(x.names)}
+    static = {".batch_size": tuple(x.batch_size), ".names": _names_of(x)}
     return Node(
         Entries(list(held), item),
         list(held.values()),
@@ -73,6 +73,13 @@ def _open(x: Any) -> Node:
         stack=made,
         held=None if objects or type(x) is not _library().TensorDict else _held_alike,
     )
+
+
+def _names_of(x: Any) -> tuple[str | None, ...]:
+    """The names of the axes of a TensorDict, whose `names` would ask several times for each."""
+    if type(x) is _library().TensorDict and _AXES(x) is None:
+        return (None,) * len(x.batch_size)
+    return tuple(x.names)
 
 
 def _held_alike(samples: Sequence[Any]) -> list[dict[str, Any]] | None:
@@ -141,6 +148,8 @@ def _stays(before: Any, after: Any) -> bool:
     if type(before) is type(after):
         return True
     library = _library()
+    if type(after) is dict or registry.is_known_tensor(type(before)):
+        return type(after) is not dict and same_framework(before, after)
     if library.is_tensor_collection(before):
         return bool(library.is_tensor_collection(after))
     return same_framework(before, after)
@@ -148,6 +157,8 @@ def _stays(before: Any, after: Any) -> bool:
 
 def _as_dict(value: Any) -> Any:
     """A TensorDict without tensors as a dict, if it is inside a dict."""
+    if type(value) is dict or registry.is_known_tensor(type(value)):
+        return value  # as most are
     library = _library()
     if library.is_non_tensor(value):
         return value.tolist()
@@ -161,8 +172,9 @@ def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int |
     library = _library()
     kind = library.TensorDict if _is_other(type(x)) else type(x)
     ahead: list[Any] = [] if count is None else [count]
-    if any(name is not None for name in x.names):
-        names = [*([None] * len(ahead)), *x.names]
+    axes = _names_of(x)
+    if any(name is not None for name in axes):
+        names = [*([None] * len(ahead)), *axes]
     else:
         names = None
     if x.device is None:
