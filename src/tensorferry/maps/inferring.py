@@ -23,6 +23,7 @@ from .expressions import AxisSlice, Reference
 from .fitting import NotFittedError, fitted
 from .forms import Filled, Piece, Placed, Stretch
 from .formulas import Formula
+from .folding import folded
 from .generalizing import Model, Output, generalized
 from .index_boxes import index_of_part, index_of_parts
 from .line_sums import RANGE, LineSums, Window, boxes, whole_view
@@ -437,7 +438,7 @@ class _Inference:
         rules, formulas = generalized([Model(headers, outputs, config, dims)])
         drop = tuple(self._dropped())
         table = Table(tuple(rules), drop, formulas.ways_of(rules, drop))
-        return self._compared(table, headers, config, dims)
+        return folded(self._compared(table, headers, config, dims), [headers])
 
     def _output(self, name: str) -> Output:
         marks, found = self._target[name], self._found.get(name)

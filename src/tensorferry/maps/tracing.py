@@ -20,6 +20,7 @@ from .dropping import dropped
 from .dyes import MOST_ELEMENTS, Dye, Pass, total_bytes
 from .expressions import Cast, View
 from .fitting import NotFittedError, fitted
+from .folding import folded
 from .forms import Filled
 from .generalizing import Model, Output, exact_rule, generalized
 from .lowering import Constant, Header, lower
@@ -169,7 +170,7 @@ def _table(models: Sequence[Model], reports: Sequence[Report]) -> Table:
         if wrong or lost:
             what = str(wrong[0]) if wrong else f"{min(lost)} is in no rule"
             raise ConversionError(f"The table that was traced does not make the same: {what}.")
-    return table
+    return folded(table, [model.source for model in models])
 
 
 # -- one size ----------------------------------------------------------------------------------------
