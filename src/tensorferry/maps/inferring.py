@@ -21,9 +21,9 @@ from ..host.casts import cast
 from .applying import changed, filled, memory_for, words_of
 from .expressions import AxisSlice, Reference
 from .fitting import NotFittedError, fitted
+from .folding import folded
 from .forms import Filled, Piece, Placed, Stretch
 from .formulas import Formula
-from .folding import folded
 from .generalizing import Model, Output, generalized
 from .index_boxes import index_of_part, index_of_parts
 from .line_sums import RANGE, LineSums, Window, boxes, whole_view
