@@ -149,3 +149,10 @@ def test_rules_that_differ_in_words_are_folded():
                     made[f"{side}.{ours}.{kind}"], source[f"old.{side}.{theirs}.{kind}"].T
                 )
     assert short.inverse().inverse() == short
+
+
+def test_an_axis_that_is_too_long_for_a_tensor_each_is_named():
+    """It is there: that it is not would be said of another."""
+    (found, *_) = table('"e.{i}" = "a[i]"').check({"a": np.empty((1 << 20) + 1, "int8")})
+    assert found.kind == "length"
+    assert "1,048,577 tensors along an axis of a are too many" in found.message

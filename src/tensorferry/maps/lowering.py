@@ -446,12 +446,13 @@ class Lowering:
             return []
         if first is None:
             return [{}]
+        before = len(self._findings)
         for name, values in self.matching(first):
             kept = {each: number for each, number in values.items() if each not in bound}
             for more in self._positions(rule.expression, name, kept, by_position - kept.keys()):
                 found[tuple(sorted(more.items()))] = more
         # For some words there may be none: whether there is any is seen for all of them.
-        if not found and not rule.words:
+        if not found and not rule.words and len(self._findings) == before:
             self._add("unfilled", str(rule.target), f"the source has no {first}")
         return list(found.values())
 
@@ -493,6 +494,8 @@ class Lowering:
                 if axis >= len(shape):
                     continue
                 if shape[axis] > _MOST_INDEX:
+                    what = f"{shape[axis]:,} tensors along an axis of {name} are too many"
+                    self._add("length", str(reference), what)
                     return
                 for number in range(shape[axis]):
                     more = {**values, each.start.name: number}
