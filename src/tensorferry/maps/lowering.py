@@ -28,7 +28,7 @@ from .expressions import (
 from .formulas import NoValueError, formula
 from .moves import Move, NotMovedError, ends, restrided, simplified, steps_of
 from .names import NameTemplate
-from .words import drop_of_each_word
+from .words import drop_of_each_word, unseen_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -317,7 +317,8 @@ class Lowering:
                 self._add("length", name, "takes more moves than a table may have")
                 break
         dropped = self._dropped()
-        self._refuse_unseen_words()
+        for message in unseen_words(self._table.words, self._seen_words):
+            self._add("unknown", "", message)
         doubtful = frozenset(self._doubtful)
         return Lowered(made, dropped, self._findings, self._dims, unmade, doubtful)
 
@@ -334,16 +335,6 @@ class Lowering:
             if len(found) == before and every[0].words:
                 self._add("unfilled", str(rule.target), "the source has no name for any word of it")
         return found
-
-    def _refuse_unseen_words(self) -> None:
-        """Each word has to be somewhere: one that is in no name may be misspelt."""
-        for name, pairs in self._table.words.items():
-            for ours, theirs in pairs.items():
-                if (name, ours) not in self._seen_words:
-                    what = f"{theirs!r}" if ours == theirs else f"{theirs!r} (for {ours!r})"
-                    self._add(
-                        "unknown", "", f"no rule finds the word {what} of {name} in the source"
-                    )
 
     def header_of(self, expression: Expression, values: Mapping[str, int]) -> Header | None:
         """The shape and dtype of a part of a rule; ``None`` if it does not fit."""

@@ -20,6 +20,7 @@ __all__ = [
     "refuse_words",
     "rules_of_each_word",
     "swapped_words",
+    "unseen_words",
     "words_in",
 ]
 
@@ -144,3 +145,12 @@ def swapped_words(words: Words) -> Words:
         if len(back) == len(pairs):
             found[name] = back
     return found
+
+
+def unseen_words(words: Words, seen: set[tuple[str, str]]) -> Iterator[str]:
+    """Yield what is wrong with words that are in no name: one may be misspelt."""
+    for name, pairs in words.items():
+        for ours, theirs in pairs.items():
+            if (name, ours) not in seen:
+                what = f"{theirs!r}" if ours == theirs else f"{theirs!r} (for {ours!r})"
+                yield f"no rule finds the word {what} of {name} in the source"
