@@ -35,7 +35,7 @@ Pair = tuple[str, str]
 """A word in the name of a target, and in those of its sources."""
 
 
-class _Place(NamedTuple):
+class _Fold(NamedTuple):
     """Rules that differ in one word.
 
     Args:
@@ -143,7 +143,7 @@ class _Folding:
         """Fold the rules that differ in the words that spare most; whether there are any."""
         places = self._places(cut, 2)
         kinds = {frozenset(each.rules) for each in places if len(each.rules) > 1}
-        by_pair: dict[Pair, list[_Place]] = defaultdict(list)
+        by_pair: dict[Pair, list[_Fold]] = defaultdict(list)
         for each in places:
             for pair in each.rules:
                 by_pair[pair].append(each)
@@ -182,14 +182,14 @@ class _Folding:
             name = f"{prefix}_{number}"
         return name
 
-    def _shared(self, place: _Place, kind: frozenset[Pair]) -> list[int]:
+    def _shared(self, place: _Fold, kind: frozenset[Pair]) -> list[int]:
         """The rules at a place that have one of these words."""
         return [at for pair, at in place.rules.items() if pair in kind]
 
-    def _chosen(self, kind: frozenset[Pair], by_pair: Mapping[Pair, list[_Place]]) -> list[_Place]:
+    def _chosen(self, kind: frozenset[Pair], by_pair: Mapping[Pair, list[_Fold]]) -> list[_Fold]:
         """The places where these words can stand, of which none has a rule of another."""
         counts: dict[int, int] = defaultdict(int)
-        there: dict[int, _Place] = {}
+        there: dict[int, _Fold] = {}
         for pair in kind:
             for each in by_pair.get(pair, ()):
                 counts[id(each)] += 1
@@ -205,7 +205,7 @@ class _Folding:
             found.append(each)
         return found
 
-    def _is_absent(self, place: _Place, kind: frozenset[Pair]) -> bool:
+    def _is_absent(self, place: _Fold, kind: frozenset[Pair]) -> bool:
         """Whether these words, but for those of the rules at a place, are in no name."""
         more = [pair for pair in kind if pair not in place.rules]
         if not more:
@@ -214,7 +214,7 @@ class _Folding:
             return False
         return all(self._absent.has_none(_filled(place.rule, pair), self.words) for pair in more)
 
-    def _fold(self, name: str, kind: frozenset[Pair], places: Sequence[_Place]) -> None:
+    def _fold(self, name: str, kind: frozenset[Pair], places: Sequence[_Fold]) -> None:
         done: set[int] = set()
         for place in places:
             own = self._shared(place, kind)
@@ -233,12 +233,12 @@ class _Folding:
             self.words[name] = dict(order)
 
     @staticmethod
-    def _first(places: Sequence[_Place], pair: Pair) -> list[int]:
+    def _first(places: Sequence[_Fold], pair: Pair) -> list[int]:
         return [each.rules[pair] for each in places if pair in each.rules]
 
     # -- where words stand ---------------------------------------------------------------------------
 
-    def _places(self, cut: Callable[[NameTemplate], Iterator[Any]], least: int) -> list[_Place]:
+    def _places(self, cut: Callable[[NameTemplate], Iterator[Any]], least: int) -> list[_Fold]:
         """All rules that differ in one word, in each way in which a name can be cut."""
         targets: dict[NameTemplate, list[tuple[int, str]]] = defaultdict(list)
         sources: dict[int, list[tuple[str, int]]] = {}
@@ -256,7 +256,7 @@ class _Folding:
                 holed.setdefault(number, each)
                 often[number] += 1
                 sources[at].append((word, number))
-        found: list[_Place] = []
+        found: list[_Fold] = []
         for target, rows in targets.items():
             if len(rows) < least:
                 continue
@@ -268,7 +268,7 @@ class _Folding:
             for number, by_pair in ways.items():
                 words = {ours for ours, _ in by_pair}
                 if len(by_pair) >= least and len(words) == len(by_pair):
-                    found.append(_Place(target, holed[number]._replace(target=target), by_pair))
+                    found.append(_Fold(target, holed[number]._replace(target=target), by_pair))
         return found
 
 
