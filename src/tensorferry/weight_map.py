@@ -51,7 +51,7 @@ class WeightMap(Table):
     @classmethod
     def of(cls, table: Table) -> Self:
         """The same table with these methods."""
-        return cls(table.rules, table.drop, table.dims, table.about)
+        return cls(table.rules, table.drop, table.dims, table.about, table.words)
 
     @classmethod
     def parse(cls, text: str) -> Self:

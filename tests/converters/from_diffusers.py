@@ -167,7 +167,7 @@ final_layer.adaLN_modulation.1.bias 12
 """
 MODULE = "diffusers.loaders.single_file_utils"
 CASES = (
-    Case(f"{MODULE}.convert_ldm_unet_checkpoint", unet_to_diffusers, unet, most=128),
+    Case(f"{MODULE}.convert_ldm_unet_checkpoint", unet_to_diffusers, unet, most=60),
     Case(f"{MODULE}.convert_ldm_vae_checkpoint", autoencoder_to_diffusers, autoencoder),
     Case(f"{MODULE}.convert_ldm_clip_checkpoint", clip_to_diffusers, partial(named, CLIP)),
     Case(

@@ -53,7 +53,7 @@ def check(case, source, table):
     found = {name: matches(name, case.reasons) for name in theirs}
     assert reasons == {name: case.reasons[key] for name, key in found.items() if key is not None}
     rules = tuple(rule for rule in table.rules if rule.expression is not None)
-    known = ferry.WeightMap(rules, table.drop, table.dims)
+    known = ferry.WeightMap(rules, table.drop, table.dims, words=table.words)
     arrays = as_arrays(weights)
     ours = carried_out(known, arrays)
     assert ours.keys() == theirs.keys() - reasons.keys()

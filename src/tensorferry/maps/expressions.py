@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .formulas import Formula
     from .names import NameTemplate
@@ -27,7 +27,10 @@ __all__ = [
     "lengths_in",
     "names_in",
     "parts_of",
+    "positions_in",
     "references_in",
+    "stacked_in",
+    "with_names",
 ]
 
 
@@ -211,3 +214,40 @@ def lengths_in(expression: Expression) -> frozenset[str]:
     if isinstance(expression, Fill):
         found |= frozenset().union(*[length.names for length in expression.shape])
     return frozenset(found).union(*map(lengths_in, parts_of(expression)))
+
+
+def with_names(
+    expression: Expression, change: Callable[[NameTemplate], NameTemplate]
+) -> Expression:
+    """An expression with other names of sources."""
+    if isinstance(expression, Reference):
+        return expression._replace(name=change(expression.name))
+    if isinstance(expression, Moves):
+        moves = [each._replace(source=change(each.source)) for each in expression.moves]
+        return expression._replace(moves=tuple(moves))
+    if isinstance(expression, (Concatenation, Stack, Same)):
+        parts = [with_names(part, change) for part in expression.parts]
+        return expression._replace(parts=tuple(parts))
+    if isinstance(expression, (Cast, View, Arithmetic)):
+        return expression._replace(of=with_names(expression.of, change))
+    return expression
+
+
+def stacked_in(expression: Expression) -> frozenset[str]:
+    """The names of numbers of which stacks take all."""
+    found: frozenset[str] = frozenset()
+    if isinstance(expression, Stack) and expression.over is not None:
+        found = found | {expression.over}
+    return found.union(*map(stacked_in, parts_of(expression)))
+
+
+def positions_in(expression: Expression) -> frozenset[str]:
+    """The names of numbers that are an index of an axis, and in no name of a source."""
+    found = {
+        each.start.name
+        for reference in references_in(expression)
+        for each in reference.slices
+        if each.is_index and each.start is not None and each.start.name is not None
+    }
+    named = frozenset().union(*[name.names for name, _ in names_in(expression)])
+    return frozenset(found) - named

@@ -32,6 +32,7 @@ from .lowering import Header, lower
 from .names import NameTemplate
 from .spelling import numbered
 from .table import Rule, Table
+from .word_rules import folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -460,7 +461,7 @@ class _Inference:
         rules, formulas = generalized([Model(headers, outputs, config, dims)])
         drop = tuple(self._dropped())
         table = Table(tuple(rules), drop, formulas.ways_of(rules, drop))
-        return self._compared(table, headers, config, dims)
+        return folded(self._compared(table, headers, config, dims), [headers])
 
     def _why(self, marks: LineSums) -> str:
         """Why a target was not found."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.dtypes import find, holds_exactly
 from ..errors import ConversionError, FormatLimitError, TreeError
-from .checking import refuse
+from .checking import findings, refuse
 from .expressions import (
     Arithmetic,
     AxisSlice,
@@ -27,9 +27,12 @@ from .expressions import (
     references_in,
 )
 from .formulas import Formula
+from .lowering import Lowering
 from .patterns import Atom, Pattern
 from .swapping import LoweredSource, NotSwappedError
 from .table import Rule, Table
+from .word_rules import folded_again
+from .words import drop_of_each_word, swapped_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -117,8 +120,32 @@ def inverted(
         TreeError: Several things cannot.
     """
     if source is None:
+        return _inverted_with_words(table)
+    if not table.words:
+        return _Inverting(table, LoweredSource(table, source, config or {}, dims or {})).table()
+    lowering = Lowering(table, source, config or {}, dims or {})
+    refuse(findings(lowering.all(), source))
+    # The words that are there, each in a rule of its own.
+    rules = [
+        rule._replace(words=())
+        for _, every in table.expanded
+        for rule in every
+        if rule.expression is None or lowering.values_of(rule)
+    ]
+    drop = [each for each, _ in drop_of_each_word(table.drop, table.words)]
+    plain = Table(tuple(rules), tuple(drop), table.dims, table.about)
+    found = _Inverting(plain, LoweredSource(plain, source, config or {}, dims or {})).table()
+    return folded_again(found, swapped_words(table.words))
+
+
+def _inverted_with_words(table: Table) -> Table:
+    """The table back, with words where each is in the names of all sources of a rule."""
+    words = swapped_words(table.words)
+    if not words:
         return _Inverting(table, None).table()
-    return _Inverting(table, LoweredSource(table, source, config or {}, dims or {})).table()
+    rules = [rule._replace(words=()) for _, every in table.expanded for rule in every]
+    plain = Table(tuple(rules), table.drop, table.dims, table.about)
+    return folded_again(_Inverting(plain, None).table(), words)
 
 
 class _Inverting:

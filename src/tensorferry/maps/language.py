@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,10 @@ from .formulas import IDENTIFIER, LARGEST, formula
 from .names import template
 from .patterns import pattern
 from .table import Rule, Table
+from .words import refuse_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from .expressions import Expression
 
@@ -40,6 +42,9 @@ _MOST_MOVES = 1_000_000
 _MOST_PARTS = 1 << 14
 _DEEPEST = 8
 _MOST_AXES = 64
+_LONGEST_WORD = 200
+_WIDTH = 100
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_table(text: str) -> Table:
@@ -62,9 +67,11 @@ def read_table(text: str) -> Table:
 
 
 def _table(found: Mapping[str, Any]) -> Table:
-    unknown = [key for key in found if key not in ("map", "dims", "drop", "about")]
+    unknown = [key for key in found if key not in ("map", "dims", "words", "drop", "about")]
     if unknown:
-        raise FileFormatError(f"A table has [map], [dims] and drop, not {shown(unknown[0])}.")
+        raise FileFormatError(
+            f"A table has [map], [dims], [words] and drop, not {shown(unknown[0])}."
+        )
     about, drop = found.get("about", ""), found.get("drop", [])
     if not isinstance(about, str):
         raise FileFormatError(f"about is text, not {shown(about)}.")
@@ -74,12 +81,19 @@ def _table(found: Mapping[str, Any]) -> Table:
     if not isinstance(rules, dict) or len(rules) > _MOST_RULES:
         raise FileFormatError("[map] has a name for each tensor, at most 150,000.")
     reader = _Reader()
-    return Table(
+    dims, words = _dims(found.get("dims", {})), _words(found.get("words", {}))
+    both = dims.keys() & words.keys()
+    if both:
+        raise FileFormatError(f"{min(both)} is in [dims] and in [words]: give one another name.")
+    table = Table(
         tuple([reader.rule(target, value) for target, value in rules.items()]),
         tuple([reader.reference(_text(each, "drop")) for each in drop]),
-        _dims(found.get("dims", {})),
+        dims,
         about,
+        words,
     )
+    refuse_words(table.rules, table.drop, table.words)
+    return table
 
 
 def _dims(found: Any) -> dict[str, tuple[str | int, ...]]:
@@ -103,6 +117,37 @@ def _dims(found: Any) -> dict[str, tuple[str | int, ...]]:
                 formula(way)
         dims[name] = tuple(ways)
     return dims
+
+
+def _words(found: Any) -> dict[str, dict[str, str]]:
+    if not isinstance(found, dict):
+        raise FileFormatError(f"[words] has a name for words, not {shown(found)}.")
+    words: dict[str, dict[str, str]] = {}
+    for name, value in found.items():
+        if IDENTIFIER.fullmatch(name) is None:
+            raise FileFormatError(f"{shown(name)} is no name for words: it has letters and digits.")
+        if isinstance(value, list):
+            pairs = [(each, each) for each in value]
+        elif isinstance(value, dict):
+            pairs = [*value.items()]
+        else:
+            pairs = []
+        if not pairs:
+            raise FileFormatError(
+                f'The words {name} are a list, or a table of theirs by ours, such as ["weight", '
+                f'"bias"] or {{ norm = "ln" }}, not {shown(value)}.'
+            )
+        for pair in pairs:
+            for word in pair:
+                if not isinstance(word, str) or not 0 < len(word) <= _LONGEST_WORD:
+                    raise FileFormatError(
+                        f"The words {name} have {shown(word)}, which is no word: text of 1 to "
+                        f"{_LONGEST_WORD} characters is."
+                    )
+        words[name] = dict(pairs)
+        if len(words[name]) < len(pairs):
+            raise FileFormatError(f"The words {name} have one of them twice.")
+    return words
 
 
 def _text(value: Any, where: str) -> str:
@@ -356,10 +401,35 @@ def written_table(table: Table) -> str:
         for name, ways in table.dims.items():
             words = [_quoted(way) if isinstance(way, str) else str(way) for way in ways]
             lines.append(f"{name} = {words[0] if len(words) == 1 else _listed(words)}")
+    for line in _written_words(table.words):
+        lines += ["", line] if lines and line.startswith("[words") else [line]
     lines += ["", "[map]"] if lines else ["[map]"]
     for rule in table.rules:
         lines.append(f"{_quoted(str(rule.target))} = {_rule(rule)}")
     return "\n".join(lines) + "\n"
+
+
+def _written_words(words: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yield the lines of [words]: those that are the same on both sides as lists, first."""
+    alike = [name for name, pairs in words.items() if all(a == b for a, b in pairs.items())]
+    if alike:
+        yield "[words]"
+    for name in alike:
+        line = f"{name} = {_listed(map(_quoted, words[name]))}"
+        if len(line) <= _WIDTH:
+            yield line
+            continue
+        yield f"{name} = ["
+        for word in words[name]:
+            yield f"    {_quoted(word)},"
+        yield "]"
+    for name, pairs in words.items():
+        if name in alike:
+            continue
+        yield f"[words.{name}]"
+        for ours, theirs in pairs.items():
+            key = ours if _BARE_KEY.fullmatch(ours) else _quoted(ours)
+            yield f"{key} = {_quoted(theirs)}"
 
 
 def _rule(rule: Rule) -> str:

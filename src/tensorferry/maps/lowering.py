@@ -21,18 +21,20 @@ from .expressions import (
     View,
     lengths_in,
     names_in,
-    parts_of,
+    positions_in,
     references_in,
+    stacked_in,
 )
 from .formulas import NoValueError, formula
 from .moves import Move, NotMovedError, ends, restrided, simplified, steps_of
+from .names import NameTemplate
+from .words import drop_of_each_word, unseen_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from .expressions import AxisSlice, Expression
     from .formulas import Formula
-    from .names import NameTemplate
     from .patterns import Pattern
     from .table import Rule, Table
 
@@ -236,6 +238,7 @@ class Lowering:
         self._dims = self._known_dims(config, dims)
         self._matches: dict[NameTemplate, list[tuple[str, dict[str, int]]]] = {}
         self._doubtful: set[str] = set()
+        self._seen_words: set[tuple[str, str]] = set()
         self._used: dict[Reference, tuple[str, ...]] = {}
         self._made_of: dict[object, _Made] = {}
         self._by_text: dict[str, list[str]] = defaultdict(list)
@@ -283,9 +286,7 @@ class Lowering:
 
     def all(self) -> Lowered:
         """All tensors of the target."""
-        instances = [
-            (rule, values) for rule in self._table.rules for values in self.values_of(rule)
-        ]
+        instances = self._instances()
         if len(instances) > _MOST_MADE:
             self._add(
                 "length", "", f"the table makes {len(instances):,} tensors, which are too many"
@@ -315,8 +316,25 @@ class Lowering:
             if count > _MOST_MOVES:
                 self._add("length", name, "takes more moves than a table may have")
                 break
+        dropped = self._dropped()
+        for message in unseen_words(self._table.words, self._seen_words):
+            self._add("unknown", "", message)
         doubtful = frozenset(self._doubtful)
-        return Lowered(made, self._dropped(), self._findings, self._dims, unmade, doubtful)
+        return Lowered(made, dropped, self._findings, self._dims, unmade, doubtful)
+
+    def _instances(self) -> list[tuple[Rule, dict[str, int]]]:
+        """The rules, one for each word in their names, with the numbers for which they are."""
+        found: list[tuple[Rule, dict[str, int]]] = []
+        for rule, every in self._table.expanded:
+            before = len(found)
+            for each in every:
+                values = self.values_of(each)
+                found += [(each, numbers) for numbers in values]
+                if values:
+                    self._seen_words.update(each.words)
+            if len(found) == before and every[0].words:
+                self._add("unfilled", str(rule.target), "the source has no name for any word of it")
+        return found
 
     def header_of(self, expression: Expression, values: Mapping[str, int]) -> Header | None:
         """The shape and dtype of a part of a rule; ``None`` if it does not fit."""
@@ -372,11 +390,14 @@ class Lowering:
 
     def _dropped(self) -> dict[str, list[Move]]:
         found: dict[str, list[Move]] = {}
-        for each in self._table.drop:
+        for each, words in drop_of_each_word(self._table.drop, self._table.words):
             for name, values in self._globbed(each.name):
+                self._seen_words.update(words.items())
                 if each.slices or each.pattern is not None:
                     try:
-                        moves = self._reference(each._replace(name=_exactly(name)), values).moves
+                        moves = self._reference(
+                            each._replace(name=NameTemplate.exactly(name)), values
+                        ).moves
                     except (_WrongError, NoValueError, NotMovedError) as error:
                         self._add("bounds", name, f"what is dropped of it does not fit: {error}")
                         continue
@@ -403,11 +424,11 @@ class Lowering:
         if rule.expression is None:
             return [{}] if not rule.target.fields else []
         wanted = rule.target.names
-        bound = _bound_in(rule.expression)
+        bound = stacked_in(rule.expression)
         refs = [each for each, inner in names_in(rule.expression) if not inner]
         refs += [each for each, inner in names_in(rule.expression) if inner]
         found: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-        by_position = _positions_in(rule.expression) & wanted
+        by_position = positions_in(rule.expression) & wanted
         first = next((ref for ref in refs if wanted - by_position <= ref.names), None)
         if first is None and refs and wanted:
             return self._joined(rule, refs, wanted)
@@ -416,11 +437,13 @@ class Lowering:
             return []
         if first is None:
             return [{}]
+        before = len(self._findings)
         for name, values in self.matching(first):
             kept = {each: number for each, number in values.items() if each not in bound}
             for more in self._positions(rule.expression, name, kept, by_position - kept.keys()):
                 found[tuple(sorted(more.items()))] = more
-        if not found:
+        # For some words there may be none: whether there is any is seen for all of them.
+        if not found and not rule.words and len(self._findings) == before:
             self._add("unfilled", str(rule.target), f"the source has no {first}")
         return list(found.values())
 
@@ -440,6 +463,8 @@ class Lowering:
             )
             found = list(islice(pairs, _MOST_MADE + 1))
         missing = wanted - frozenset().union(*map(frozenset, found)) if found else wanted
+        if missing and rule.words:
+            return []
         if missing:
             self._add("unfilled", str(rule.target), f"no name tells {', '.join(sorted(missing))}")
             return []
@@ -460,6 +485,8 @@ class Lowering:
                 if axis >= len(shape):
                     continue
                 if shape[axis] > _MOST_INDEX:
+                    what = f"{shape[axis]:,} tensors along an axis of {name} are too many"
+                    self._add("length", str(reference), what)
                     return
                 for number in range(shape[axis]):
                     more = {**values, each.start.name: number}
@@ -771,29 +798,3 @@ def _literal(name: str | tuple[str, ...]) -> str:
 
 
 _WITHOUT_DIGITS = dict.fromkeys(map(ord, "0123456789"))
-
-
-def _exactly(name: str) -> NameTemplate:
-    from .names import NameTemplate
-
-    return NameTemplate((name,), ())
-
-
-def _bound_in(expression: Expression) -> frozenset[str]:
-    """The numbers that stacks take all of."""
-    found: frozenset[str] = frozenset()
-    if isinstance(expression, Stack) and expression.over is not None:
-        found = found | {expression.over}
-    return found.union(*map(_bound_in, parts_of(expression)))
-
-
-def _positions_in(expression: Expression) -> frozenset[str]:
-    """The names of numbers that are an index of an axis, and in no name of a source."""
-    found = {
-        each.start.name
-        for reference in references_in(expression)
-        for each in reference.slices
-        if each.is_index and each.start is not None and each.start.name is not None
-    }
-    named = frozenset().union(*[name.names for name, _ in names_in(expression)])
-    return frozenset(found) - named

@@ -31,6 +31,11 @@ class NameTemplate(NamedTuple):
     texts: tuple[str, ...]
     fields: tuple[Formula, ...]
 
+    @classmethod
+    def exactly(cls, name: str) -> NameTemplate:
+        """A name as it is, whatever stands in it."""
+        return cls((name,), ())
+
     @property
     def names(self) -> frozenset[str]:
         """The names of the numbers."""
@@ -49,6 +54,18 @@ class NameTemplate(NamedTuple):
                 raise NoValueError(None, f"{field} is {number}, which is no number in a name")
             found += f"{number}{text}"
         return found
+
+    def with_words(self, words: Mapping[str, str]) -> NameTemplate:
+        """The name with these words where their names stand alone; other formulas stay."""
+        texts, fields = [self.texts[0]], []
+        for field, text in zip(self.fields, self.texts[1:], strict=True):
+            word = words.get(field.name or "")
+            if word is None:
+                fields.append(field)
+                texts.append(text)
+            else:
+                texts[-1] += word + text
+        return NameTemplate(tuple(texts), tuple(fields))
 
     def match(self, name: str, known: Mapping[str, int] | None = None) -> dict[str, int] | None:
         """The numbers in a name, with those that are known; ``None`` if it is another."""

@@ -115,7 +115,7 @@ class LoweredSource:
         for values in self._values_of(rule):
             made = self._lowered.tensors.get(rule.target.fill(values))
             if made is not None and made.moves and not made.sources:
-                yield Reference(_exactly(made.name))
+                yield Reference(NameTemplate.exactly(made.name))
 
     def moved_back(self, name: NameTemplate) -> list[Rule]:
         """The rules that make the tensors of this name, of moves.
@@ -135,7 +135,7 @@ class LoweredSource:
             if len(found) == 1 and self._has_all(name, expression):
                 return [Rule(name, expression, assumed)]
             for each, values in tensors:
-                rules.append(Rule(_exactly(each), _filled(expression, values), assumed))
+                rules.append(Rule(NameTemplate.exactly(each), _filled(expression, values), assumed))
         return rules
 
     def _has_all(self, name: NameTemplate, expression: Expression) -> bool:
@@ -181,7 +181,7 @@ class LoweredSource:
                 return target
         except NoValueError:
             pass
-        return _exactly(name)
+        return NameTemplate.exactly(name)
 
     def not_made_by(self, table: Table) -> dict[str, str]:
         """Which tensors of the source a table does not make of those of the target, and why."""
@@ -190,17 +190,16 @@ class LoweredSource:
         return {each.tensor: each.message for each in findings(back, headers, self._headers)}
 
 
-def _exactly(name: str) -> NameTemplate:
-    return NameTemplate((name,), ())
-
-
 def _filled(expression: Expression, values: Mapping[str, int]) -> Expression:
     """Moves with names as they are."""
     if isinstance(expression, Same):
         return Same(tuple([_filled(each, values) for each in expression.parts]))
     if not isinstance(expression, Moves):
         return expression
-    moves = [each._replace(source=_exactly(each.source.fill(values))) for each in expression.moves]
+    moves = [
+        each._replace(source=NameTemplate.exactly(each.source.fill(values)))
+        for each in expression.moves
+    ]
     return expression._replace(moves=tuple(moves))
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from .expressions import names_in
+from .words import refuse_words, rules_of_each_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,12 +25,15 @@ class Rule(NamedTuple):
         expression: What it is made of; ``None`` if that is not known.
         assumed: Whether it was guessed, because a constant tensor tells nothing.
         reason: Why it is not known: ``"affine 1*x+1"``, ``"arithmetic"`` …
+        words: The words in its name, by their names, if it is one of those for which a rule with
+            words stands.
     """
 
     target: NameTemplate
     expression: Expression | None
     assumed: bool = False
     reason: str | None = None
+    words: tuple[tuple[str, str], ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -49,6 +53,8 @@ class Table:
         dims: The names of lengths, each with the ways to know it, of which the first that can be
             taken is: a number, or a formula of keys of ``config.json``.
         about: What the table is for.
+        words: The names of words, each with the words that stand for it in names of the target,
+            and with the word of the source for each.
     """
 
     def __init__(
@@ -57,11 +63,13 @@ class Table:
         drop: tuple[Reference, ...] = (),
         dims: Mapping[str, tuple[str | int, ...]] | None = None,
         about: str = "",
+        words: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.rules = rules
         self.drop = drop
         self.dims = dict(dims or {})
         self.about = about
+        self.words = {name: dict(pairs) for name, pairs in (words or {}).items()}
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -72,6 +80,12 @@ class Table:
     def complete(self) -> bool:
         """Whether it is known for each tensor what it is made of."""
         return all(rule.expression is not None for rule in self.rules)
+
+    @cached_property
+    def expanded(self) -> tuple[tuple[Rule, tuple[Rule, ...]], ...]:
+        """Each rule, with those for which it stands: itself, or one for each word in its names."""
+        refuse_words(self.rules, self.drop, self.words)
+        return tuple([(rule, tuple(rules_of_each_word(rule, self.words))) for rule in self.rules])
 
     @cached_property
     def text(self) -> str:

@@ -25,6 +25,7 @@ from .generalizing import Model, Output, exact_rule, generalized
 from .lowering import Constant, Header, lower
 from .moves import copy_moves
 from .table import Table
+from .word_rules import folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -169,7 +170,7 @@ def _table(models: Sequence[Model], reports: Sequence[Report]) -> Table:
         if wrong or lost:
             what = str(wrong[0]) if wrong else f"{min(lost)} is in no rule"
             raise ConversionError(f"The table that was traced does not make the same: {what}.")
-    return table
+    return folded(table, [model.source for model in models])
 
 
 # -- one size ----------------------------------------------------------------------------------------
