@@ -1069,3 +1069,13 @@ def test_a_mapping_in_dtype_means_the_same_in_each_call(batch):
             )
         with pytest.raises(ferry.UnsupportedTypeError, match="which no tensor has"):
             convert({"b": np.ones(2), "d": np.ones(2)}, to="torch", dtype={"a": "float32"})
+
+
+def test_a_program_remembers_once_that_dtypes_change():
+    """However often it is run: what it keeps does not grow."""
+    known = api._programs(None, "numpy", dtype="float16")
+    tree = {"a": torch.ones(2), "b": torch.ones(3)}
+    for _ in range(20):
+        assert known.convert(tree, None)["b"].tolist() == [1.0, 1.0, 1.0]
+    ((made,),) = known._kept.values()
+    assert made.recast == ["float16"]

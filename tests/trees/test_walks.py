@@ -365,6 +365,8 @@ def test_what_is_no_structure_is_refused():
             known.make(kept, leaves)
     with pytest.raises(TypeError):
         known.make([None])
+    with pytest.raises(TypeError):
+        structure._walks().are_different((1, 2))
     paths: dict = {int: repr}
     for places in ([1], [-1], [0, 1]):
         with pytest.raises(IndexError):
@@ -416,6 +418,7 @@ def test_nothing_is_kept():
                 ours._walk.convert(
                     tree, {Held: give}, None, None, (TypeError,) if give is len else ()
                 )
+        structure.are_different(held, [0, 1])
         with pytest.raises(TypeError):
             ours.again([None, *kept[1:3], 3, kept[4]], leaves)
         known, _ = structures_of(tree)

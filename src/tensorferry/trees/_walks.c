@@ -748,6 +748,26 @@ static PyType_Spec walk_spec = {
 
 /* -- the module --------------------------------------------------------------------------------------------------- */
 
+PyDoc_STRVAR(different_doc, "are_different(objects, /)\n--\n\nWhether no object of a list occurs twice.");
+
+static PyObject *are_different(PyObject *Py_UNUSED(module), PyObject *objects)
+{
+    uintptr_t *addresses;
+    Py_ssize_t size;
+    int apart;
+    if (!PyList_Check(objects))
+        return PyErr_Format(PyExc_TypeError, "are_different takes a list");
+    size = PyList_Size(objects);
+    addresses = PyMem_Malloc(((size_t)size + 1) * sizeof *addresses);
+    if (addresses == NULL)
+        return PyErr_NoMemory();
+    for (Py_ssize_t index = 0; index < size; index++)
+        addresses[index] = (uintptr_t)PyList_GetItem(objects, index);
+    apart = are_apart(addresses, size);
+    PyMem_Free(addresses);
+    return apart < 0 ? NULL : PyBool_FromLong(apart);
+}
+
 static int set_up(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&walk_spec);
@@ -755,6 +775,11 @@ static int set_up(PyObject *module)
     Py_XDECREF(type);
     return done;
 }
+
+static PyMethodDef methods[] = {
+    {"are_different", are_different, METH_O, different_doc},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, (void *)set_up},
@@ -765,6 +790,7 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "tensorferry.trees._walks",
     .m_doc = "Trees of a known structure: taken apart, and made again.",
+    .m_methods = methods,
     .m_slots = slots,
 };
 

@@ -185,7 +185,7 @@ class _Paths(NamedTuple):
             plan = group.recipe.plan
             before, after = plan.source.dtype, plan.result.dtype
             if before != after:
-                tree_program.recast.append(after)
+                tree_program.recast[:] = [after]
             elif fast_paths.are_views(tree_program.pairs):
                 self.dtypes[results[group.indices[0]].dtype] = after
 

@@ -553,6 +553,11 @@ def _walks() -> Any:
 def are_different(objects: list[Any], places: list[int] | None) -> bool:
     """Whether no object of a list stands at two of some positions; ``None`` for all positions."""
     some = objects if places is None else [objects[place] for place in places]
+    if len(some) < 2:
+        return True
+    walks = _walks()
+    if walks is not None:
+        return walks.are_different(some)  # type: ignore[no-any-return]
     return len({*map(id, some)}) == len(some)
 
 
