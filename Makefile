@@ -17,7 +17,7 @@ PACKAGE  ?= .venv-package
 RANDOM_TESTS = $(shell grep -rlE --include='test_*.py' '[^_]examples.[0-9]' tests)
 # `make test` runs one in so many of these once more without what backends have for speed only; `make slow` runs all tests so.
 NO_QUICK_TESTS := tests/conformance tests/trees
-EVERY  ?= 12
+EVERY  ?= 24
 # Tests run in this many processes.
 JOBS   ?= 2
 # Further arguments for pytest: make test PYTEST_ARGS='-k C03 -x'

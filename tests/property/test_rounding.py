@@ -16,6 +16,7 @@ from math import inf, isinf, isnan, nan, nextafter
 
 import numpy as np
 import pytest
+from tests.support import examples
 
 import tensorferry as ferry
 from tensorferry.host.extensions import c_extension
@@ -140,6 +141,7 @@ ROADS = {
     "column": lambda x, dtype: ferry.to_numpy(pytest.importorskip("pandas").Series(x), dtype=dtype),
     "printed": lambda x, dtype: run(ferry.explain(x, "numpy", dtype=dtype), x),
 }
+LISTS = ("short lists", "lists", "list", "rows", "printed")
 ALL = {"float8_e4m3fn", "float8_e5m2", "bfloat16", "float16"}
 
 
@@ -155,7 +157,8 @@ def run(plan, x):
 def test_H101_a_float64_is_rounded_once(dtype, road):
     """Around all points halfway between two values: exact rational numbers say which is nearer, or even."""
     values, expected = cases(dtype)
-    if len(values) > 5_000 and road in ("short lists", "lists", "list", "rows", "printed"):
+    if len(values) > 5_000 and (road in LISTS or (road != "numpy" and examples(7) < 7)):
+        # Other roads take all of them in `make slow`; they meet the same casts in blocks.
         values, expected = values[::7], expected[::7]
     found = ROADS[road](values, dtype)
     assert found.dtype == numpy_dtype(dtype)

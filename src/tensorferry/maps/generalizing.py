@@ -14,9 +14,10 @@ from .formulas import Formula
 from .lowering import lower
 from .moves import box_of
 from .names import NameTemplate
+from .rules import Rule
 from .sizing import SizeFormulas
 from .spelling import Spelling, expression_of, numbered
-from .table import Rule, Table
+from .table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -30,8 +30,9 @@ from .index_boxes import index_of_part, index_of_parts
 from .line_sums import MOST_LINE, RANGE, LineSums, Window, view_as, whole_view
 from .lowering import Header, lower
 from .names import NameTemplate
+from .rules import Rule
 from .spelling import numbered
-from .table import Rule, Table
+from .table import Table
 from .word_rules import folded
 
 if TYPE_CHECKING:
@@ -468,11 +469,8 @@ class _Inference:
         sources = self._by_total.get((marks.dtype, marks.size, marks.total))
         if sources:
             return f"the elements of {sources[0]}, in an order that was not found"
-        where = [
-            marks,
-            *[self._marks_of(each, marks.dtype) for each in self._candidates(marks.dtype)],
-        ]
-        long = next((each for each in where if is_long(each.shape)), None)
+        others = [self._marks_of(each, marks.dtype) for each in self._candidates(marks.dtype)]
+        long = next((each for each in [marks, *others] if is_long(each.shape)), None)
         if long is not None:
             return (
                 f"no tensor of the source has its elements, as far as {long.name} tells, of which an "

@@ -29,10 +29,10 @@ from .expressions import (
 from .formulas import Formula
 from .lowering import Lowering
 from .patterns import Atom, Pattern
+from .rules import Rule, drop_of_each_word, swapped_words
 from .swapping import LoweredSource, NotSwappedError
-from .table import Rule, Table
+from .table import Table
 from .word_rules import folded_again
-from .words import drop_of_each_word, swapped_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -25,8 +25,8 @@ from .expressions import (
 from .formulas import IDENTIFIER, LARGEST, formula
 from .names import template
 from .patterns import pattern
-from .table import Rule, Table
-from .words import refuse_words
+from .rules import Rule, refuse_words
+from .table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -28,7 +28,7 @@ from .expressions import (
 from .formulas import NoValueError, formula
 from .moves import Move, NotMovedError, ends, restrided, simplified, steps_of
 from .names import NameTemplate
-from .words import drop_of_each_word, unseen_words
+from .rules import drop_of_each_word, unseen_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from .expressions import AxisSlice, Expression
     from .formulas import Formula
     from .patterns import Pattern
-    from .table import Rule, Table
+    from .rules import Rule
+    from .table import Table
 
 __all__ = ["Constant", "Header", "Lowered", "Lowering", "MadeTensor", "MapFinding", "lower"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from .expressions import Reference
-    from .table import Rule
+    from .rules import Rule
 
 __all__ = ["SizeFormulas", "SizedModel"]
 

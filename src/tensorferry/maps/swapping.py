@@ -15,7 +15,7 @@ from .formulas import Formula, NoValueError
 from .lowering import Lowering, lower
 from .moves import box_of, covers_once
 from .names import NameTemplate
-from .table import Rule
+from .rules import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

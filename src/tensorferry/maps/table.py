@@ -1,46 +1,19 @@
-"""`Rule` and `Table`: what each tensor of a target is made of, as data."""
+"""`Table`: what each tensor of a target is made of, as data."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from .expressions import names_in
-from .words import refuse_words, rules_of_each_word
+from .rules import refuse_words, rules_of_each_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .expressions import Expression, Reference
-    from .names import NameTemplate
+    from .expressions import Reference
+    from .rules import Rule
 
-__all__ = ["Rule", "Table"]
-
-
-class Rule(NamedTuple):
-    """What a tensor of the target, or one for each number in its name, is made of.
-
-    Args:
-        target: The name of the tensor.
-        expression: What it is made of; ``None`` if that is not known.
-        assumed: Whether it was guessed, because a constant tensor tells nothing.
-        reason: Why it is not known: ``"affine 1*x+1"``, ``"arithmetic"`` …
-        words: The words in its name, by their names, if it is one of those for which a rule with
-            words stands.
-    """
-
-    target: NameTemplate
-    expression: Expression | None
-    assumed: bool = False
-    reason: str | None = None
-    words: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The names of the tensors that it is made of."""
-        if self.expression is None:
-            return ()
-        return tuple(dict.fromkeys([str(name) for name, _ in names_in(self.expression)]))
+__all__ = ["Table"]
 
 
 class Table:

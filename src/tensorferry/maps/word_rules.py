@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .expressions import lengths_in, names_in, stacked_in, with_names
 from .formulas import Formula
 from .names import NameTemplate
+from .rules import rules_of_each_word
 from .table import Table
-from .words import rules_of_each_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from .table import Rule
+    from .rules import Rule
 
 __all__ = ["folded", "folded_again"]
 

@@ -1,9 +1,9 @@
-"""Words that stand in names: what a rule with them stands for, one rule for each word."""
+"""`Rule`: what a tensor of a target is made of; with words in its name, one rule for each word."""
 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import FileFormatError, shown
 from .expressions import lengths_in, names_in, stacked_in, with_names
@@ -11,11 +11,11 @@ from .expressions import lengths_in, names_in, stacked_in, with_names
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from .expressions import Reference
+    from .expressions import Expression, Reference
     from .names import NameTemplate
-    from .table import Rule
 
 __all__ = [
+    "Rule",
     "drop_of_each_word",
     "refuse_words",
     "rules_of_each_word",
@@ -30,6 +30,32 @@ _MOST_CHARACTERS = 64 << 20
 """How many characters the names of all these may have."""
 
 Words = dict[str, dict[str, str]]
+
+
+class Rule(NamedTuple):
+    """What a tensor of the target, or one for each number in its name, is made of.
+
+    Args:
+        target: The name of the tensor.
+        expression: What it is made of; ``None`` if that is not known.
+        assumed: Whether it was guessed, because a constant tensor tells nothing.
+        reason: Why it is not known: ``"affine 1*x+1"``, ``"arithmetic"`` …
+        words: The words in its name, by their names, if it is one of those for which a rule with
+            words stands.
+    """
+
+    target: NameTemplate
+    expression: Expression | None
+    assumed: bool = False
+    reason: str | None = None
+    words: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the tensors that it is made of."""
+        if self.expression is None:
+            return ()
+        return tuple(dict.fromkeys([str(name) for name, _ in names_in(self.expression)]))
 
 
 def words_in(rule: Rule, words: Mapping[str, object]) -> tuple[str, ...]:
