@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import os
 import pickle
 import struct
+import warnings
 
 import numpy as np
 import pytest
@@ -452,6 +454,21 @@ def test_a_target_that_has_expired_is_asked_for_once_more(model):
 
 
 # -- secrets ---------------------------------------------------------------------------------------
+
+
+def test_no_connection_is_left_behind(model):
+    """Where the server closes it after an answer that is not read to its end: Python would warn of it."""
+    said = {"Connection": "close", "Location": "/model.safetensors"}
+    for status in (200, 302, 401, 404, 412, 416, 503):
+        model.behave = lambda handler, status=status: (
+            handler.answer(status, said, bytes(1 << 17)) or True
+        )
+        with pytest.raises((OSError, ferry.ConversionError)):
+            ferry.load(model.url())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        gc.collect()
+    assert [each.message for each in caught if each.category is ResourceWarning] == []
 
 
 @pytest.mark.parametrize("status", [200, 302, 401, 404, 412, 416, 503])

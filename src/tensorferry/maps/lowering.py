@@ -47,11 +47,8 @@ _MOST_INDEX = 1 << 20
 _MOST_MOVES = 2_000_000
 _LARGEST = 1 << 50
 """The most elements of one tensor."""
-_PARTS_OF_BYTES = frozenset(
-    name
-    for name in DTYPES
-    if name.partition("_")[0] in ("bool", "int2", "int4", "uint2", "uint4", "float4", "float6")
-)
+_NARROW = ("bool", "int2", "int4", "uint2", "uint4", "float4", "float6")
+_PARTS_OF_BYTES = frozenset(name for name in DTYPES if name.partition("_")[0] in _NARROW)
 """Dtypes that use some bits of a byte only."""
 
 

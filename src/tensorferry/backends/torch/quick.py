@@ -634,8 +634,9 @@ def array_in_python(backend: TorchBackend) -> Callable[[Any], Array | None]:
     PyTorch refuses tensors with lazy bits, and tensors on devices, which are left out before that,
     because an exception takes longer than their transfer. For a tensor whose storage was freed, for
     a functional tensor, and under a fake tensor mode, it gives an array that owns its memory, with
-    values that were never set (measured on 2.13). It is for tensors that the reader in C leaves to
-    Python, or for all if there is none.
+    values that were never set; for a view of freed storage, one at the address of its offset
+    (measured on 2.13). It is for tensors that the reader in C leaves to Python, or for all if there
+    is none.
     """
     makers, over_memory, is_spread = _array_makers(backend), memory.IN_ONE_RUN, memory.is_spread
     set_flags = np.ndarray.setflags
@@ -648,6 +649,8 @@ def array_in_python(backend: TorchBackend) -> Callable[[Any], Array | None]:
         # time.
         array: Array | None = make(x.data if recorded else x)
         if array is None or not (array.flags.num in over_memory or is_spread(array)):
+            return None
+        if not memory.is_there(array) and array.size:
             return None
         if recorded:
             set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again

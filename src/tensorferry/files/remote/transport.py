@@ -261,7 +261,7 @@ class _Answer:
                 except (OSError, HTTPException) as error:
                     what = _said(error)
                 if not count:
-                    self._connection.open.close()
+                    _drop(self._connection, self._response)
                     raise _PassingError(what)
                 done += count
                 yield count
@@ -342,20 +342,26 @@ def _context(_file: str | None, _folder: str | None) -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
+def _drop(connection: _Connection, response: HTTPResponse) -> None:
+    """Close a connection, also where the answer holds it: one after which the server closes it."""
+    response.close()
+    connection.open.close()
+
+
 def _let_go(connection: _Connection, response: HTTPResponse) -> None:
     """Keep a connection for the next request, if little of its answer is left."""
     left = response.length
     kept = _idle.setdefault(connection.key, deque())
     if left is None or left > _MOST_REST or len(kept) >= _MOST_IDLE:
-        connection.open.close()
+        _drop(connection, response)
         return
     try:
         response.read()
     except (OSError, HTTPException):
-        connection.open.close()
+        _drop(connection, response)
         return
     if response.will_close:
-        connection.open.close()
+        _drop(connection, response)
     else:
         kept.append(connection)
 
@@ -387,21 +393,21 @@ def _asked(place: RemotePlace, start: int, stop: int, *, is_first: bool, is_new:
             continue
         if status == http.client.FORBIDDEN and may_have_expired:
             # The address that the server gave was for some time only.
-            connection.open.close()
+            _drop(connection, response)
             place.target, may_have_expired, url, hops = None, False, address.url, 0
             continue
         if status in _UNKNOWN_MATCH and place.match:
-            connection.open.close()
+            _drop(connection, response)
             place.sends_match = False
             continue
         break
     if status not in (http.client.OK, http.client.PARTIAL_CONTENT):
-        connection.open.close()
+        _drop(connection, response)
         _refuse(place, status, response)
     try:
         end = _validated(place, response, start, stop, is_first=is_first)
     except BaseException:
-        connection.open.close()
+        _drop(connection, response)
         raise
     place.target = None if url == address.url else url
     return _Answer(connection, response, end)
