@@ -207,3 +207,61 @@ def test_diff_says_what_a_table_leaves_out(forked_cli, tmp_path):
     assert done.returncode == 0
     assert "not compared" in done.stderr
     assert "epoch" in done.stderr
+
+
+WORDS = """[words]
+kind = ["weight", "bias"]
+
+[words.part]
+norm1 = "in.0"
+conv1 = "in.2"
+
+[map]
+"b.{i}.{part}.{kind}" = "d.{i}.{part}.{kind} : a b -> b a"
+"""
+
+
+@pytest.fixture
+def worded(tmp_path):
+    """A file, a table with words for it, and what that makes by plain NumPy."""
+    source, target = {}, {}
+    for at, (ours, theirs) in enumerate((("norm1", "in.0"), ("conv1", "in.2"))):
+        for kind in ("weight", "bias"):
+            array = np.random.default_rng((at, len(kind))).random((2, 3))
+            source[f"d.0.{theirs}.{kind}"] = array
+            target[f"b.0.{ours}.{kind}"] = array.T.copy()
+    ferry.save(source, tmp_path / "a.safetensors")
+    np.savez(tmp_path / "b.npz", **target)
+    (tmp_path / "t.toml").write_text(WORDS, "utf-8")
+    return tmp_path
+
+
+def test_words_are_checked_explained_and_inverted(forked_cli, worded):
+    source = worded / "a.safetensors"
+    done = forked_cli("map", "check", worded / "t.toml", source, "--against", worded / "b.npz")
+    assert (done.returncode, done.stdout) == (0, f"{worded / 't.toml'}: ok\n")
+    done = forked_cli("map", "explain", worded / "t.toml", source)
+    assert done.returncode == 0
+    assert "b.0.conv1.bias" in done.stdout
+    assert "1 move out of d.0.in.2.bias" in done.stdout
+    done = forked_cli("map", "invert", worded / "t.toml")
+    assert done.returncode == 0
+    assert '[words.part]\n"in.0" = "norm1"\n"in.2" = "conv1"\n' in done.stdout
+    assert '"d.{i}.{part}.{kind}" = "b.{i}.{part}.{kind} : b a -> a b"' in done.stdout
+    (worded / "t.toml").write_text(WORDS.replace('"bias"', '"scale"'), "utf-8")
+    done = forked_cli("map", "check", worded / "t.toml", source)
+    assert done.returncode == 1
+    assert "no rule finds the word 'scale' of kind" in done.stdout
+
+
+def test_files_are_compared_through_words(forked_cli, worded):
+    paths = worded / "a.safetensors", worded / "b.npz"
+    done = forked_cli("diff", *paths, "--map", worded / "t.toml")
+    assert done.returncode == 0
+    assert "all equal, bit for bit" in done.stdout
+    (worded / "t.toml").write_text(
+        WORDS.replace('"in.0"', '"x"').replace('"in.2"', '"in.0"').replace('"x"', '"in.2"'), "utf-8"
+    )
+    done = forked_cli("diff", *paths, "--map", worded / "t.toml")
+    assert done.returncode == 1
+    assert "b.0.conv1.bias" in done.stdout

@@ -643,7 +643,7 @@ def test_apply_refuses_objects_that_hold_tensors():
 def test_a_table_that_is_no_text_is_refused(tmp_path):
     """A byte that is none of UTF-8 does not become another name."""
     (tmp_path / "t.toml").write_bytes(b'[map]\n"y\xff" = "w"\n')
-    with pytest.raises(ferry.FileFormatError, match="UTF-8: byte 8"):
+    with pytest.raises(ferry.FileFormatError, match=r"t\.toml is no text in UTF-8: byte 8"):
         ferry.WeightMap.read(tmp_path / "t.toml")
 
 
@@ -678,3 +678,21 @@ def test_a_file_that_is_cut_meanwhile_is_said(tmp_path):
         file.truncate(path.stat().st_size - 32)
     with pytest.raises(FileFormatError, match=r"ends at byte \d+, in the middle of a tensor"):
         list(blocks)
+
+
+def test_a_source_that_is_cut_while_it_is_converted_leaves_nothing(tmp_path):
+    path, out = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    ferry.save({"w": np.ones((4096, 4096), "uint16")}, path)
+    seen = []
+
+    def cut(done):
+        # Between two blocks, when some has been written.
+        seen.append(done)
+        if len(seen) == 1:
+            with path.open("r+b") as file:
+                file.truncate(path.stat().st_size // 2)
+
+    with pytest.raises(FileFormatError, match=r"a\.safetensors ends at byte \d+, in the middle"):
+        ferry.convert_files(path, out, map=table('"y" = "w : a b -> b a"'), progress=cut)
+    assert seen
+    assert [each.name for each in tmp_path.iterdir()] == ["a.safetensors"]

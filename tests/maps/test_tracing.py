@@ -19,7 +19,7 @@ from tests.maps import converters
 from tests.maps.forking import forked_converters
 from tests.support import of_torch
 
-from tensorferry import ConversionError, WeightMap
+from tensorferry import ConversionError, TensorInfo, WeightMap
 from tensorferry.errors import NotEnoughMemoryError, UnsupportedTypeError
 from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.maps.checking import findings
@@ -770,3 +770,31 @@ def test_numbers_without_a_formula_are_rules_each():
     assert ours.keys() == theirs.keys()
     for name, array in theirs.items():
         assert_same(ours[name], array)
+
+
+@pytest.mark.parametrize(
+    "sizes", [((1, 4, 6), (1, 8, 10), (3, 5, 14)), ((4, 1, 6), (2, 1, 10), (3, 5, 14))]
+)
+def test_a_length_of_one_in_most_sizes_is_refused_with_what_to_try(sizes):
+    """What is an axis in one model only has no name: that one length was meant would be a guess."""
+
+    def convert(tensors):
+        weight, groups = tensors["w"], tensors["g"].shape[0]
+        rows, columns = weight.shape
+        turned = weight.reshape(groups, rows // groups, columns).transpose(0, 1)
+        return {"q": turned.reshape(rows, columns), "g": tensors["g"]}
+
+    models = [
+        {
+            "w": TensorInfo("torch", (groups * size, columns), "float32"),
+            "g": TensorInfo("torch", (groups,), "float32"),
+        }
+        for groups, size, columns in sizes
+    ]
+    table = WeightMap.trace(convert, models, framework="torch")
+    reasons = {str(rule.target): rule.reason for rule in table.rules}
+    assert reasons == {
+        "q": "differs between sizes: try others, in which no length is 1",
+        "g": None,
+    }
+    assert "try others, in which no length is 1" in str(table)

@@ -151,6 +151,79 @@ def test_rules_that_differ_in_words_are_folded():
     assert short.inverse().inverse() == short
 
 
+PARTED = """[words]
+kind = ["weight", "bias"]
+
+[words.part]
+norm1 = "in.0"
+conv1 = "in.2"
+
+[map]
+"b.{i}.{part}.{kind}" = "d.{i}.{part}.{kind} : a b -> b a"
+"""
+
+
+def parted():
+    """Weights for `PARTED`, and what it makes of them by plain NumPy."""
+    random = np.random.default_rng(2)
+    source, expected = {}, {}
+    for ours, theirs in (("norm1", "in.0"), ("conv1", "in.2")):
+        for kind in ("weight", "bias"):
+            for i in range(2):
+                source[f"d.{i}.{theirs}.{kind}"] = random.random((2, 3))
+                expected[f"b.{i}.{ours}.{kind}"] = source[f"d.{i}.{theirs}.{kind}"].T
+    return source, {name: np.ascontiguousarray(each) for name, each in expected.items()}
+
+
+def assert_equal(found, expected):
+    """The same names, in any order, with the same bits."""
+    assert_made({name: found[name] for name in expected}, expected)
+    assert found.keys() == expected.keys()
+
+
+def test_files_through_words(tmp_path):
+    source, expected = parted()
+    ferry.save(source, tmp_path / "a.safetensors")
+    (tmp_path / "t.toml").write_text(PARTED, "utf-8")
+    for given in (tmp_path / "t.toml", table(PARTED)):
+        assert_equal(ferry.load(tmp_path / "a.safetensors", "numpy", map=given), expected)
+    ferry.convert_files(
+        tmp_path / "a.safetensors", tmp_path / "b.npz", map=tmp_path / "t.toml", verify=True
+    )
+    with np.load(tmp_path / "b.npz") as found:
+        assert_equal(dict(found), expected)
+    back = table(PARTED).inverse()
+    assert_equal(ferry.load(tmp_path / "b.npz", "numpy", map=back), source)
+
+
+def test_a_file_is_not_made_if_a_word_is_in_no_name(tmp_path):
+    source, _ = parted()
+    kept = {name: each for name, each in source.items() if "in.2" not in name}
+    ferry.save(kept, tmp_path / "a.safetensors")
+    with pytest.raises(ferry.ConversionError, match="no rule finds the word"):
+        ferry.convert_files(tmp_path / "a.safetensors", tmp_path / "b.npz", map=table(PARTED))
+    assert not (tmp_path / "b.npz").exists()
+
+
+def test_words_are_inferred():
+    """Two rules for what would be twelve, and what they make is what was given."""
+    pairs = {f"ours{at}": f"theirs.{at}" for at in range(6)}
+    random = np.random.default_rng(3)
+    source, target = {}, {}
+    for side in ("left", "right"):
+        for ours, theirs in pairs.items():
+            for kind in ("weight", "scale"):
+                each = random.random((4, 3))
+                source[f"old.{side}.{theirs}.{kind}"] = each
+                target[f"{side}.{ours}.{kind}"] = np.ascontiguousarray(each.T)
+    found = ferry.WeightMap.infer(source, target)
+    assert len(found.rules) <= 2
+    assert found.text.startswith("[words]")
+    assert found.check(source, target) == []
+    assert_equal(found.apply(source), target)
+    assert_equal(found.inverse().apply(target), source)
+
+
 def test_an_axis_that_is_too_long_for_a_tensor_each_is_named():
     """It is there: that it is not would be said of another."""
     (found, *_) = table('"e.{i}" = "a[i]"').check({"a": np.empty((1 << 20) + 1, "int8")})

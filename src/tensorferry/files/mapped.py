@@ -511,7 +511,9 @@ def table_of(given: Any, called: str = "map") -> Table:
     try:
         return _read(text.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"The table is no text in UTF-8: byte {error.start}.") from None
+        raise FileFormatError(
+            f"{os.fspath(given)} is no text in UTF-8: byte {error.start}."
+        ) from None
 
 
 def contents_map(given: Any, dims: Mapping[str, int] | None, paths: Sequence[str]) -> ContentsMap:

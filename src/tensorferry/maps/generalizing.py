@@ -290,7 +290,11 @@ class _Generalizing:
             return
         exact = self._exact(rows)
         if len(self._models) > 1 and not self._makes(exact, rows):
-            exact = exact._replace(expression=None, reason="differs between sizes")
+            reason = "differs between sizes"
+            if any(row.is_other for row in rows):
+                # An axis of one element is in no form, so a form with it cannot be told from others.
+                reason += ": try others, in which no length is 1"
+            exact = exact._replace(expression=None, reason=reason)
         yield exact, rows
 
     def _apart(self, rows: list[_Row]) -> Iterator[list[_Row]]:

@@ -230,7 +230,9 @@ class Pattern(NamedTuple):
         own = sum(not _is_rest(group) for group in self.left)
         has_rest = own < len(self.left)
         if axes < own or (axes > own and not has_rest):
-            raise NoValueError(None, f"{_written(self.left)} has {own} axes, not {axes}")
+            raise NoValueError(
+                None, f"{_written(self.left)} is for {own} axes, and the tensor has {axes}"
+            )
         return range(axes - own)
 
 
