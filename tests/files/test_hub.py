@@ -211,8 +211,18 @@ def test_what_a_url_names(hub, tmp_path, url, api, name):
 
 @pytest.mark.parametrize(
     "url",
-    ["hf://", "hf://gpt2", "hf://datasets/one", "hf://org/model@", "hf://a b/c", "hf://../model"]
-    + ["hf://org/model/../x", "hf://org/model@%2E%2E/x", "hf://org/model//x", "hf://org/.."],
+    [
+        "hf://",
+        "hf://gpt2",
+        "hf://datasets/one",
+        "hf://org/model@",
+        "hf://a b/c",
+        "hf://../model",
+        "hf://org/model/../x",
+        "hf://org/model@%2E%2E/x",
+        "hf://org/model//x",
+        "hf://org/..",
+    ],
 )
 def test_urls_of_nothing_ask_for_nothing(hub, url):
     with pytest.raises(ferry.ConversionError, match=r"names no organisation|leads out of"):
