@@ -143,8 +143,8 @@ URLS = {
 @pytest.mark.parametrize("command", ["inspect", "check", "diff", "convert", "roundtrip"])
 def test_a_url_is_named_with_the_command_that_downloads_it(forked_cli, tmp_path, command, url):
     np.savez(tmp_path / "a.npz", x=np.ones(1))
-    if url.startswith("http") and command in ("inspect", "diff", "convert"):
-        pytest.skip("these read from servers: tests/files/test_remote.py")
+    if url.startswith(("http", "hf:")) and command in ("inspect", "diff", "convert"):
+        pytest.skip("these read from servers: tests/files/test_remote.py and test_hub.py")
     rest = {"diff": [str(tmp_path / "a.npz")], "convert": [str(tmp_path / "b.npz")]}.get(
         command, []
     )

@@ -38,15 +38,26 @@ _ClickError: Any = _UsageError.__base__
 
 
 def file_or_url(given: str | Path) -> Path:
-    """The file that an argument names, which may be on a server."""
+    """The file that an argument names, which may be on a server.
+
+    Raises:
+        SystemExit: The hub does not give it; the error is on stderr.
+    """
     from ..errors import ConversionError
     from ..files.opening.paths import place_of
 
     try:
         return place_of(given, "")
-    except ConversionError:
-        # It is a URL of another kind, which is refused where it is opened.
-        return Path(given)
+    except (ConversionError, OSError) as error:
+        if not str(given).lower().startswith("hf://"):
+            # It is a URL of another kind, which is refused where it is opened.
+            return Path(given)
+        failed = error
+    # The hub was asked already, to know which file it is.
+    from .outcome import code_of, show_error
+
+    show_error(failed, "inspect")
+    raise SystemExit(code_of(failed))
 
 
 class Command(TyperCommand):

@@ -45,7 +45,8 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
     Args:
         path: A file of any format in docs/reference/files.md, a folder of shards, or its
             ``index.json``. A string that begins ``http://`` or ``https://`` is a URL: of a file of
-            safetensors, ``.npy``, ``.npz``, ``.pt`` or GGUF, or of an ``index.json``.
+            safetensors, ``.npy``, ``.npz``, ``.pt`` or GGUF, or of an ``index.json``. One that
+            begins ``hf://``, as ``hf://org/model[@revision][/path]``, is of the Hugging Face Hub.
         allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their
             objects become dicts of their attributes; the classes are never imported. What a pickle
             only names, and objects of some classes of Python (docs/reference/files.md lists them),

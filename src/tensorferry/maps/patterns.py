@@ -230,8 +230,9 @@ class Pattern(NamedTuple):
         own = sum(not _is_rest(group) for group in self.left)
         has_rest = own < len(self.left)
         if axes < own or (axes > own and not has_rest):
+            wanted = "1 axis" if own == 1 else f"{own} axes"
             raise NoValueError(
-                None, f"{_written(self.left)} is for {own} axes, and the tensor has {axes}"
+                None, f"{_written(self.left)} is for {wanted}, and the tensor has {axes}"
             )
         return range(axes - own)
 

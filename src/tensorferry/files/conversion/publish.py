@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ... import hints
 from ...errors import OutputExistsError
 from ...hints import Hint
+from ..base.raw import is_on_server
 from ..base.urls import refuse_url
 from ..base.wording import named
 
@@ -367,8 +368,8 @@ def validate_target(
     refuse_url(target, is_target=True)
     target = resolved(target)
     for source in sources:
-        if isinstance(source, str) and type(source) is not str:
-            continue  # it is on a server
+        if is_on_server(source):
+            continue
         _keep_apart(target, Path(source))
     folder = target.parent
     if folder.exists() and not folder.is_dir():

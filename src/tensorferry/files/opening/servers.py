@@ -32,10 +32,12 @@ _TAIL = (64 << 10) + 256
 
 
 def place_at(url: str) -> Path:
-    """The file that a URL is of: a `RemoteFile`, or for ``file://`` a path.
+    """The file that a URL is of: a `RemoteFile`, or for ``file://`` and the hub's cache a path.
 
     Raises:
         FileFormatError: It is a URL of another scheme.
+        ConversionError: As for `hub_file`.
+        OSError: As for `hub_file`.
     """
     if isinstance(url, RemoteFile):
         return url  # type: ignore[return-value]
@@ -46,6 +48,10 @@ def place_at(url: str) -> Path:
         parts = urlsplit(url)
         if parts.netloc in ("", "localhost"):
             return Path(unquote(parts.path))
+    if scheme == "hf":
+        from ..remote.hub import hub_file  # here, because most URLs are of other servers
+
+        return hub_file(url)  # type: ignore[return-value]
     address = address_of(url)
     if address is None:
         refuse_url(url)

@@ -23,14 +23,22 @@ class Address(NamedTuple):
         url: Its URL, without user, password and fragment.
         headers: What is sent with each request to its server: a password is in it.
         shown: The URL as messages show it.
+        is_of_hub: Whether it is of the Hugging Face Hub, whose token is looked up for each request:
+            it is in no pickle, and a plan can be sent to others.
     """
 
     url: str
     headers: tuple[tuple[str, str], ...]
     shown: str
+    is_of_hub: bool = False
 
     def __repr__(self) -> str:
         return f"<Address {self.shown}>"
+
+    @property
+    def source(self) -> str:
+        """The URL of which a hint downloads it."""
+        return self.shown if self.is_of_hub else self.url
 
     @property
     def name(self) -> str:
@@ -123,4 +131,8 @@ def sibling(address: Address, name: str) -> Address:
     parts = urlsplit(address.url)
     folder = parts.path.rpartition("/")[0]
     url = parts._replace(path=f"{folder}/{quote(name)}").geturl()
-    return Address(url, address.headers, _shown(url))
+    if address.is_of_hub:
+        shown = f"{address.shown.rpartition('/')[0]}/{name}"
+    else:
+        shown = _shown(url)
+    return address._replace(url=url, shown=shown)

@@ -212,7 +212,7 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
 
     def refuse(self, why: str) -> FileFormatError:
         """The error for a file of which no ranges can be used; its hint downloads it."""
-        return FileFormatError(f"{self} {why}.", download_hint(self.place.address.url))
+        return FileFormatError(f"{self} {why}.", download_hint(self.place.address.source))
 
 
 class _Reader(io.RawIOBase):

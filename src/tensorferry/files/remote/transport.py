@@ -15,7 +15,7 @@ from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
     from .addresses import Address
 
-__all__ = ["PATIENCE", "Patience", "Pin", "RemotePlace", "fetch", "forget_connections", "run_all"]
+__all__ = [
+    "PATIENCE",
+    "Patience",
+    "Pin",
+    "RemotePlace",
+    "document",
+    "fetch",
+    "forget_connections",
+    "run_all",
+]
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
@@ -109,7 +118,9 @@ class RemotePlace:
         self.address = address
         self.pin = pin
         self.target: str | None = None
-        self.sends_match = True
+        # What the hub has of a commit never changes, and its own server knows other entity tags than
+        # those that it sends the requests on to.
+        self.sends_match = not address.is_of_hub
 
     @property
     def match(self) -> str:
@@ -177,18 +188,89 @@ def fetch(
         UnsafeFileError: It sends the request on to what is no server of http or https.
     """
     wanted = sum(view.nbytes for view in views)
-    done, tries, is_new = 0, 1, False
+    done = 0
+
+    def go_on(*, is_new: bool) -> int:
+        nonlocal done, wanted
+        answer = _asked(place, start + done, start + wanted, is_first=is_first, is_new=is_new)
+        wanted = answer.stop - start
+        for count in answer.fill(views, done, wanted):
+            done += count
+        answer.finish()
+        return done
+
+    return _tried(place, go_on)
+
+
+def document(place: RemotePlace, most: int) -> bytes:
+    """A whole answer, such as a server gives about its files.
+
+    Args:
+        place: Its address.
+        most: How many bytes it may have.
+
+    Raises:
+        FileFormatError: It is longer, or compressed.
+        ConversionError: As for `fetch`.
+        OSError: As for `fetch`.
+    """
+
+    def ask(*, is_new: bool) -> bytes:
+        connection, response, url = _answered(place, None, is_new=is_new)
+        try:
+            if response.status != http.client.OK:
+                _refuse(place, url, response)
+            _validate_encoding(place, response)
+            return _all_of(place, response, most)
+        finally:
+            _drop(connection, response)
+
+    return _tried(place, ask)
+
+
+def _all_of(place: RemotePlace, response: HTTPResponse, most: int) -> bytes:
+    what = "the connection ended in the middle of an answer"
+    data = None
+    try:
+        data = response.read(most + 1)
+    except (OSError, HTTPException) as error:
+        what = _said(error)
+    if data is None or (response.length and len(data) <= most):
+        raise _PassingError(what)
+    if len(data) > most:
+        raise FileFormatError(
+            f"{place.address.shown}: the server's answer has over {most:,} bytes."
+        )
+    return data
+
+
+_Result = TypeVar("_Result")
+_Result_co = TypeVar("_Result_co", covariant=True)
+
+
+class _Try(Protocol[_Result_co]):
+    """One try of a request; over a new connection, or over one that was left open."""
+
+    def __call__(self, *, is_new: bool) -> _Result_co:
+        """Make it.
+
+        Raises:
+            _PassingError: Another try may succeed.
+        """
+
+
+def _tried(place: RemotePlace, attempt: _Try[_Result]) -> _Result:
+    """What the first try gives that does not fail in passing.
+
+    Raises:
+        OSError: All of them fail so.
+    """
+    tries, is_new = 1, False
     while True:
         try:
-            answer = _asked(place, start + done, start + wanted, is_first=is_first, is_new=is_new)
-            wanted = answer.stop - start
-            for count in answer.fill(views, done, wanted):
-                done += count
+            return attempt(is_new=is_new)
         except _PassingError as error:
             failed = error
-        else:
-            answer.finish()
-            return done
         # Not in the `except`: what a library raises may have the whole URL.
         if failed.at_once:
             is_new = True
@@ -374,12 +456,35 @@ def _asked(place: RemotePlace, start: int, stop: int, *, is_first: bool, is_new:
         ConversionError: As for `fetch`.
         OSError: As for `fetch`.
     """
+    connection, response, url = _answered(place, (start, stop), is_new=is_new)
+    if response.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
+        _drop(connection, response)
+        _refuse(place, url, response)
+    try:
+        end = _validated(place, response, start, stop, is_first=is_first)
+    except BaseException:
+        _drop(connection, response)
+        raise
+    place.target = None if url == place.address.url else url
+    return _Answer(connection, response, end)
+
+
+def _answered(
+    place: RemotePlace, span: tuple[int, int] | None, *, is_new: bool
+) -> tuple[_Connection, HTTPResponse, str]:
+    """The answer to a request, of a range or of everything, and the URL that gave it.
+
+    Raises:
+        _PassingError: Another try may succeed.
+        ConversionError: As for `fetch`.
+        OSError: As for `fetch`.
+    """
     address = place.address
     url = address.url if place.target is None else place.target
     may_have_expired = place.target is not None
     hops = 0
     while True:
-        connection, response = _sent(place, url, start, stop, is_new=is_new)
+        connection, response = _sent(place, url, span, is_new=is_new)
         status = response.status
         if status in _REDIRECTS:
             location = response.getheader("Location", "")
@@ -400,28 +505,18 @@ def _asked(place: RemotePlace, start: int, stop: int, *, is_first: bool, is_new:
             _drop(connection, response)
             place.sends_match = False
             continue
-        break
-    if status not in (http.client.OK, http.client.PARTIAL_CONTENT):
-        _drop(connection, response)
-        _refuse(place, status, response)
-    try:
-        end = _validated(place, response, start, stop, is_first=is_first)
-    except BaseException:
-        _drop(connection, response)
-        raise
-    place.target = None if url == address.url else url
-    return _Answer(connection, response, end)
+        return connection, response, url
 
 
 def _sent(
-    place: RemotePlace, url: str, start: int, stop: int, *, is_new: bool
+    place: RemotePlace, url: str, span: tuple[int, int] | None, *, is_new: bool
 ) -> tuple[_Connection, HTTPResponse]:
     """Send a request; gives what came back."""
+    own = _credentials(place, url)
     connection = _connection(url, is_new=is_new)
-    headers = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
-    headers |= dict(connection.headers)
-    if origin_of(url) == origin_of(place.address.url):
-        headers |= dict(place.address.headers)
+    headers = {"Accept-Encoding": "identity", **dict(connection.headers), **own}
+    if span is not None:
+        headers["Range"] = f"bytes={span[0]}-{span[1] - 1}"
     if place.match:
         headers["If-Match"] = place.match
     parts = urlsplit(url)
@@ -441,6 +536,16 @@ def _sent(
     raise _PassingError(what, at_once=connection.was_open and not isinstance(failed, TimeoutError))
 
 
+def _credentials(place: RemotePlace, url: str) -> dict[str, str]:
+    """What is sent only to the server that a file is of."""
+    address = place.address
+    if address.is_of_hub:
+        from .hub_access import credentials  # here, because most URLs are of other servers
+
+        return credentials(address, url)
+    return dict(address.headers) if origin_of(url) == origin_of(address.url) else {}
+
+
 def _said(error: BaseException) -> str:
     """What went wrong, without anything of the URL."""
     if isinstance(error, TimeoutError):
@@ -454,11 +559,16 @@ def _said(error: BaseException) -> str:
     return f"the connection failed ({type(error).__name__})"
 
 
-def _refuse(place: RemotePlace, status: int, response: HTTPResponse) -> NoReturn:
+def _refuse(place: RemotePlace, url: str, response: HTTPResponse) -> NoReturn:
     """Raise for an answer without bytes."""
     shown = place.address.shown
+    status = response.status
     if status in _PASSING:
         raise _PassingError(f"the server answers with {status}", _asked_wait(response))
+    if place.address.is_of_hub:
+        from .hub_access import refuse  # here, because most URLs are of other servers
+
+        refuse(place.address, url, status, response.getheader("X-Error-Code", ""))
     if status == http.client.PRECONDITION_FAILED:
         place.refuse_changed()
     if status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -484,6 +594,17 @@ def _asked_wait(response: HTTPResponse) -> float | None:
         return None
 
 
+def _validate_encoding(place: RemotePlace, response: HTTPResponse) -> None:
+    """Refuse an answer that is compressed."""
+    encoding = response.getheader("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise FileFormatError(
+            f"{place.address.shown} comes compressed ({encoding[:20]!r}), so that no byte has its "
+            "place.",
+            download_hint(place.address.source),
+        )
+
+
 def _validated(
     place: RemotePlace, response: HTTPResponse, start: int, stop: int, *, is_first: bool
 ) -> int:
@@ -493,12 +614,7 @@ def _validated(
         FileFormatError: It is not; or the file has changed.
     """
     shown = place.address.shown
-    encoding = response.getheader("Content-Encoding", "identity").strip().lower()
-    if encoding not in ("", "identity"):
-        raise FileFormatError(
-            f"{shown} comes compressed ({encoding[:20]!r}), so that no byte has its place.",
-            download_hint(place.address.url),
-        )
+    _validate_encoding(place, response)
     tag, modified = response.getheader("ETag", ""), response.getheader("Last-Modified", "")
     if response.status == http.client.OK:
         length = response.length
@@ -506,7 +622,7 @@ def _validated(
             raise FileFormatError(
                 f"{shown} comes whole where a range of its bytes was asked for: its server has no "
                 "ranges.",
-                download_hint(place.address.url),
+                download_hint(place.address.source),
             )
         place.check(Pin(length, tag, modified))
         return length
@@ -514,7 +630,7 @@ def _validated(
     if found is None or found[3] == "*":
         raise FileFormatError(
             f"{shown}: the server does not say which range of how many bytes it sends.",
-            download_hint(place.address.url),
+            download_hint(place.address.source),
         )
     first, last, total = int(found[1]), int(found[2]), int(found[3])
     place.check(Pin(total, tag, modified))
