@@ -223,6 +223,7 @@ def document(place: RemotePlace, most: int) -> bytes:
             _validate_encoding(place, response)
             return _all_of(place, response, most)
         finally:
+            response.close()
             connection.open.close()
 
     return _tried(place, ask)
@@ -452,11 +453,14 @@ def _asked(place: RemotePlace, start: int, stop: int, *, is_first: bool, is_new:
     """
     connection, response, url = _answered(place, (start, stop), is_new=is_new)
     if response.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
+        response.close()
         connection.open.close()
         _refuse(place, url, response)
     try:
         end = _validated(place, response, start, stop, is_first=is_first)
     except BaseException:
+        # A server of HTTP/1.0 leaves the connection to the answer alone.
+        response.close()
         connection.open.close()
         raise
     place.target = None if url == place.address.url else url
