@@ -39,25 +39,25 @@ FAULTS = (
     Fault(
         "it is waited for by an event that is recorded before its copy",
         "devices.pinned",
-        "    found = found.copy_(x, non_blocking=stream is not None)\n"
+        "    landed = landed.copy_(x, non_blocking=stream is not None)\n"
         "    if stream is not None:\n        stream.record().wait()\n",
-        "    early = stream.record()\n    found = found.copy_(x, non_blocking=True)\n    early.wait()\n",
+        "    early = stream.record()\n    landed = landed.copy_(x, non_blocking=True)\n    early.wait()\n",
         ("pinned_results_are_complete",),
     ),
     Fault(
         "page-locked memory is given back before it is read",
         "devices.pinned",
-        "    return x if found is None else found.copy_(x)\n",
+        "    return x if locked is None else locked.copy_(x)\n",
         "    import ctypes, torch\n"
-        "    at, shape = found.copy_(x).data_ptr(), x.shape\n"
+        "    at, shape = locked.copy_(x).data_ptr(), x.shape\n"
         "    return torch.frombuffer((ctypes.c_char * x.nbytes).from_address(at), dtype=x.dtype).reshape(shape)\n",
         ("the_source_may_change_at_once",),
     ),
     Fault(
         "page-locked memory is not filled",
         "devices.pinned",
-        "    return x if found is None else found.copy_(x)\n",
-        "    return x if found is None else found\n",
+        "    return x if locked is None else locked.copy_(x)\n",
+        "    return x if locked is None else locked\n",
         ("the_source_may_change_at_once",),
     ),
     Fault(
