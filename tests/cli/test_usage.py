@@ -197,6 +197,8 @@ def test_the_hint_for_a_url_downloads_it(tmp_path, monkeypatch):
         def log_message(self, *_):
             pass
 
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "127.0.0.1")
     (tmp_path / "there").mkdir()
     (tmp_path / "here").mkdir()
     # This server has no ranges; a file of one window would be taken whole.
