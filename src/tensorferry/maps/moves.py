@@ -155,19 +155,14 @@ def restrided(
     Raises:
         NotMovedError: It takes too many moves.
     """
-    waiting, made = [move], 0
     own = steps_of(shape)
-    while waiting:
-        each = waiting.pop()
+
+    def take(each: Move) -> Move | list[Move]:
         found = _along_axes(each, shape, own)
-        made += 1
-        if made > _MOST_PIECES:
-            raise NotMovedError
         if isinstance(found, list):
-            waiting += found
-            continue
+            return found
         first, axes = found
-        yield simplified(
+        return simplified(
             Move(
                 each.source,
                 tuple([size for _, size, _, _ in axes]),
@@ -177,6 +172,26 @@ def restrided(
                 tuple([of for _, _, _, of in axes]),
             )
         )
+
+    yield from _taken_apart(move, take)
+
+
+def _taken_apart(move: Move, take: Callable[[Move], Move | list[Move] | None]) -> Iterator[Move]:
+    """Yield what a function gives for a move; for those of a list that it gives, likewise.
+
+    Raises:
+        NotMovedError: It takes too many moves.
+    """
+    waiting, made = [move], 0
+    while waiting:
+        made += 1
+        if made > _MOST_PIECES:
+            raise NotMovedError
+        taken = take(waiting.pop())
+        if isinstance(taken, list):
+            waiting += taken
+        elif taken is not None:
+            yield taken
 
 
 _Axes = list[tuple[int, int, int, int]]
@@ -262,25 +277,18 @@ def of_part(
     Raises:
         NotMovedError: It takes too many moves.
     """
-    waiting, made = [move], 0
     own = steps_of(shape)
-    while waiting:
-        each = waiting.pop()
-        made += 1
-        if made > _MOST_PIECES:
-            raise NotMovedError
+
+    def take(each: Move) -> Move | list[Move] | None:
         # Far from the part, a move need not be taken apart along the axes.
         if not _meets(each, own, starts, counts, steps):
-            continue
+            return None
         found = _along_axes(each, shape, own)
         if isinstance(found, list):
-            waiting += found
-            continue
-        part = _of_box(each, found, (starts, counts, steps), own)
-        if isinstance(part, list):
-            waiting += part
-        elif part is not None:
-            yield part
+            return found
+        return _of_box(each, found, (starts, counts, steps), own)
+
+    yield from _taken_apart(move, take)
 
 
 def _meets(
