@@ -1079,3 +1079,18 @@ def test_a_program_remembers_once_that_dtypes_change():
         assert known.convert(tree, None)["b"].tolist() == [1.0, 1.0, 1.0]
     ((made,),) = known._kept.values()
     assert made.recast == ["float16"]
+
+
+@pytest.mark.parametrize("to", [("numpy", "float64", "cpu"), ("numpy", None, None)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda tree, to: ferry.convert_tree(tree, to),
+        lambda tree, to: ferry.collate([tree, tree], to),
+    ],
+    ids=["convert_tree", "collate"],
+)
+def test_a_target_is_a_framework_and_nothing_besides(call, to):
+    """Framework, dtype and device together are what is followed by ``like=``, and no `to`."""
+    with pytest.raises(TypeError, match="to must be a framework"):
+        call({"a": torch.ones(2)}, to)

@@ -209,16 +209,21 @@ def _find(
     """The programs of a call: those of earlier ones, if its keywords can be compared."""
     to, like, dtype, device, _, casting, grad, options = asked
     target: Any = to
+    followed = None
     if nulls is None and type(leaves) is str and not options:
         try:
             if like is not None:
-                target = None if to is not None else follow_quickly(like)
+                followed = follow_quickly(like)
+                if followed is None:
+                    return _new_programs(asked, leaves, unknown, padding, nulls)
             if dtype is not None and type(dtype) is not str and isinstance(dtype, Mapping):
                 dtype = rule_of(dtype)
             pad, *others = padding
             if pad is not None:
                 pad = dumps(pad, 2)  # by the types of numbers too, and the bits of floats
-            found = _programs(target, dtype, device, casting, grad, leaves, unknown, pad, *others)
+            found = _programs(
+                target, followed, dtype, device, casting, grad, leaves, unknown, pad, *others
+            )
             if found is not None:
                 return found
         except (ConversionError, TypeError, ValueError):
@@ -244,7 +249,8 @@ def _new_programs(
 
 @lru_cache(maxsize=256, typed=True)
 def _programs(
-    target: To | tuple[str, str | None, str | None] | None,
+    to: To | None,
+    followed: tuple[str, str | None, str | None] | None,
     dtype: object,
     device: object,
     casting: str | None,
@@ -257,9 +263,9 @@ def _programs(
     """The programs for keywords of `collate`; ``None`` if they have none that can be kept.
 
     Args:
-        target: ``to``; or the framework, dtype and device of the tensor in ``like=``, if they are
-            known at sight.
-        dtype: This and the others are as for `collate`; a mapping as a rule.
+        to: This and the others are as for `collate`; a mapping in `dtype` as a rule.
+        followed: Framework, dtype and device of the tensor in ``like=``; ``None`` without it.
+        dtype: See there.
         device: See there.
         casting: See there.
         grad: See there.
@@ -275,9 +281,7 @@ def _programs(
     from .padding import Padding
     from .program import BatchPrograms
 
-    if target is None:
-        return None
-    targets = targets_followed(target, dtype, device, None, casting, grad)
+    targets = targets_followed(to, followed, dtype, device, None, casting, grad)
     if targets is None:
         return None
     rule = leaf_rule(leaves, unknown=unknown)

@@ -431,12 +431,9 @@ def _programs(
         ConversionError, TypeError, ValueError: A keyword has a value that it does not take, or is
             none of these.
     """
-    target = to if followed is None else followed
-    if target is None or (followed is not None and to is not None):
-        return None
     if coalesce is not True:
         _validate(coalesce, index=False)
-    targets = targets_followed(target, dtype, device, copy, casting, grad)
+    targets = targets_followed(to, followed, dtype, device, copy, casting, grad)
     if callable(leaves) or targets is None:
         return None
     rule = leaf_rule(leaves, unknown=unknown, scalars=targets.are_numbers)
@@ -462,7 +459,8 @@ def programs_of(targets: Targets, rule: LeafRule, *, coalesce: bool) -> Programs
 
 
 def targets_followed(
-    to: To | tuple[str, str | None, str | None],
+    to: To | None,
+    followed: tuple[str, str | None, str | None] | None,
     dtype: object,
     device: object,
     copy: bool | None,
@@ -470,12 +468,16 @@ def targets_followed(
     grad: str,
 ) -> Targets | None:
     """The targets for arguments of `_programs`; ``None`` if they have to be found at length."""
-    followed = to if isinstance(to, tuple) else None
-    name, theirs, place = (registry.canonical(to), None, None) if followed is None else followed
-    target = registry.ready(name)
-    is_labelled = followed is not None and target.capabilities.options.labels
-    if is_labelled or (followed is not None and place is None):
+    if (to is None) is (followed is None):
         return None
+    if followed is None:
+        name, theirs, place = registry.canonical(to), None, None
+        target = registry.ready(name)
+    else:
+        name, theirs, place = followed
+        target = registry.ready(name)
+        if place is None or target.capabilities.options.labels:
+            return None
     return _targets_of(
         name,
         target.quick,
