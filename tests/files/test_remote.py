@@ -621,3 +621,19 @@ def test_a_proxy_is_asked(model, monkeypatch):
     model.asked.clear()
     ferry.open(model.url())
     assert model.asked[0].path == "/model.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        ("file://me:word@host/m.npz", "of another machine"),
+        ("file:///tmp/m.npz?key=word", "behind . or #"),
+        ("file:///tmp/m.npz#word", "behind . or #"),
+        ("simplecache::https://me:word@host/m.npz", "chain of file systems"),
+    ],
+)
+def test_what_a_url_has_besides_its_path_is_not_left_out(url, match):
+    """It would be another file than the one that was meant. No message has a secret."""
+    with pytest.raises(ferry.FileFormatError, match=match) as caught:
+        ferry.open(url)
+    assert "word" not in chain(caught.value)

@@ -55,10 +55,12 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
         said = _downloaded(scheme, url)
     if is_secret:
         said = _unsaid(said, url)
-    what = "written to" if is_target else "read from"
-    raise FileFormatError(
-        f"{told} is a URL, and files are {what} paths of this machine only.", Hint(said)
-    )
+    # Some calls read some URLs, if they are strings; a file that was downloaded is good for all.
+    if is_target:
+        what = "files are written to paths of this machine only"
+    else:
+        what = "a path of this machine is needed here"
+    raise FileFormatError(f"{told} is a URL, and {what}.", Hint(said))
 
 
 def download_hint(url: str) -> Hint:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from ...core.leaf_dtypes import fits_glob
+from ...errors import FileFormatError
 from ..base.stored import Conjugated, InMemory, Packed, View
 from ..base.tree_strings import TIES, TREE
 from ..base.urls import refuse_url
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["begin_all", "head_of", "needed", "place_at", "prepare", "remotely"]
 
+_CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*::")
 _USUAL_HEADER = 320
 """How many bytes of a member of a .npz are read for the header of its array, beside its name."""
 _TAIL = (64 << 10) + 256
@@ -42,12 +45,11 @@ def place_at(url: str) -> Path:
     if isinstance(url, RemoteFile):
         return url  # type: ignore[return-value]
     if not is_url(url):
+        _refuse_chain(url)
         return Path(url)
     scheme = url.partition("://")[0].lower()
     if scheme == "file":
-        parts = urlsplit(url)
-        if parts.netloc in ("", "localhost"):
-            return Path(unquote(parts.path))
+        return _local_path(url)
     if scheme == "hf":
         from ..remote.hub import hub_file  # here, because most URLs are of other servers
 
@@ -57,6 +59,38 @@ def place_at(url: str) -> Path:
         refuse_url(url)
         return Path(url)
     return RemoteFile(address)  # type: ignore[return-value]
+
+
+def _local_path(url: str) -> Path:
+    """The path that a URL of ``file://`` is of.
+
+    Raises:
+        FileFormatError: It names another machine, or has a part that no path has.
+    """
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    told = parts._replace(netloc=place, query="", fragment="").geturl()[:200]
+    if parts.netloc not in ("", "localhost"):
+        raise FileFormatError(
+            f"{told!r} is of another machine, and file:// is read on this one only.",
+            "file:///folder/model.safetensors, with three slashes, for a file of this machine",
+        )
+    if parts.query or parts.fragment:
+        raise FileFormatError(
+            f"{told!r} has a part behind ? or #, which no path has.",
+            "the path itself; or write %3F for ?, and %23 for #",
+        )
+    return Path(unquote(parts.path))
+
+
+def _refuse_chain(text: str) -> None:
+    """Raise for a chain of file systems, such as ``simplecache::https://…``."""
+    if _CHAIN.match(text) and not os.path.lexists(text):
+        raise FileFormatError(
+            f"{text.partition('::')[0][:200]!r} and what follows it are a chain of file systems, "
+            "which are not read.",
+            "the URL that is last in the chain",
+        )
 
 
 def head_of(file: RemoteFile, nbytes: int) -> bytes:
@@ -130,7 +164,7 @@ def needed(
         return dict(where)
     shards = set()
     for pattern in names:
-        fits = re.compile(fnmatch.translate(pattern)).match
+        fits = fits_glob(pattern)
         found = {shard for name, shard in where.items() if fits(name)}
         if not found:
             return dict(where)
