@@ -40,7 +40,7 @@ from ..hints import Hint
 from ..host.numpy_dtypes import numpy_dtype
 from .base.contents import BLOCKS, NOTHING, Ref, Special
 from .base.nesting import are_plain, leaves, named_values, same_dict
-from .base.raw import fingerprints, mapped, mapped_private
+from .base.raw import fingerprints, is_on_server, mapped, mapped_private
 from .base.stored import read_ahead
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Source:
         self.load = load
         self.asked = asked
         self.path: str = asked["path"]
-        self.is_remote = type(self.path) is not str
+        self.is_remote = is_on_server(self.path)
         self.seen = fingerprints(contents.paths)
         self.target = backend_named(asked["to"])
         self.rule = rule

@@ -54,6 +54,11 @@ def read_fully(descriptor: int, view: memoryview, offset: int, path: str) -> Non
         done += count
 
 
+def is_on_server(path: object) -> bool:
+    """Whether a path is a `RemoteFile`, which is more than a string."""
+    return isinstance(path, str) and type(path) is not str
+
+
 def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) -> bytes:
     """Read bytes of a file, which may be open already.
 
@@ -61,7 +66,7 @@ def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) 
         OSError: As for `read_fully`.
         FileFormatError: The file is too short.
     """
-    if type(path) is not str:
+    if is_on_server(path):
         return path.read_at(offset, nbytes)  # type: ignore[attr-defined, no-any-return]
     # Opened each time, because a model may have more shards than a process can have open files.
     if descriptor is None:
@@ -87,7 +92,7 @@ def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) 
 def read_pages(path: str, offset: int, nbytes: int) -> mmap.mmap:
     """As `read_at`, into a map whose memory is freed when it is closed; at least one byte."""
     pages = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if type(path) is not str:
+    if is_on_server(path):
         pages[:nbytes] = read_at(path, offset, nbytes)
         return pages
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -99,16 +104,11 @@ def read_pages(path: str, offset: int, nbytes: int) -> mmap.mmap:
     return pages
 
 
-def is_on_server(path: object) -> bool:
-    """Whether a path is a `RemoteFile`, which is more than a string."""
-    return isinstance(path, str) and type(path) is not str
-
-
 def bytes_of(path: str, descriptor: int | None = None) -> int:
     """The size of a file, which may be open already."""
     if descriptor is not None:
         return os.fstat(descriptor).st_size
-    if type(path) is not str:
+    if is_on_server(path):
         return path.size  # type: ignore[attr-defined, no-any-return]
     return os.stat(path).st_size  # noqa: PTH116 - a plain string
 
@@ -116,7 +116,7 @@ def bytes_of(path: str, descriptor: int | None = None) -> int:
 @contextmanager
 def held_open(path: str) -> Iterator[int | None]:
     """A context with the descriptor of a file, to read much of it; ``None`` for one on a server."""
-    if type(path) is not str:
+    if is_on_server(path):
         yield None
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -184,7 +184,7 @@ def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
     """The present fingerprints of files, and of all files in folders."""
     found = []
     for path in sorted(set(paths)):
-        if type(path) is not str:
+        if is_on_server(path):
             nbytes, changed = path.facts  # type: ignore[attr-defined]
             found.append(Fingerprint(path, nbytes, changed, 0))
             continue

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 
 from ...errors import FileFormatError, UnsafeFileError
 from ...hints import Hint, Spoken
+from ..base.wording import named
 from .addresses import Address
 from .files import RemoteFile
 from .hub_access import cache_folder, endpoint, is_offline, refuse_offline
@@ -186,10 +187,7 @@ def _listed(names: list[str]) -> str:
     """Names for a message."""
     if not names:
         return "no files"
-    told = ", ".join(repr(name[:200]) for name in names[:_MOST_TOLD])
-    if len(names) > _MOST_TOLD:
-        return f"{told} and {len(names) - _MOST_TOLD} more"
-    return told
+    return named([repr(name[:200]) for name in names], _MOST_TOLD)
 
 
 # -- the cache of huggingface_hub ------------------------------------------------------------------

@@ -8,6 +8,7 @@ from ..ranges.runs import ByteRuns
 from .files import RemoteFile
 from .reading import groups, planned
 from .tensors import RemoteTensor
+from .transport import MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from ..base.stored import Stored
 
 __all__ = ["RemotePlan", "remote_plan"]
-
-_MOST_AT_ONCE = 8
 
 
 class RemotePlan(NamedTuple):
@@ -81,7 +80,7 @@ def remote_plan(
             read.append((sum(pair[0] for pair in known), sum(pair[1] for pair in known)))
         else:
             read.append(None)
-    in_flight = sum(sorted(largest)[-_MOST_AT_ONCE:])
+    in_flight = sum(sorted(largest)[-MOST_AT_ONCE:])
     return RemotePlan((*headers, *requests), read, in_flight)
 
 

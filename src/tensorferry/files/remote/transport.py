@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .addresses import Address
 
 __all__ = [
+    "MOST_AT_ONCE",
     "PATIENCE",
     "Patience",
     "Pin",
@@ -51,9 +52,7 @@ _STEP = 256 << 10
 _MOST_IDLE = 8
 _MOST_REST = 64 << 10
 """A shorter rest of an answer is read, so that its connection can be used again."""
-
-
-_THREADS = 8
+MOST_AT_ONCE = 8
 """How many requests are made at once: each of at most 8 MiB, so that 64 MiB are in flight."""
 
 
@@ -290,7 +289,7 @@ def run_all(jobs: Sequence[Callable[[], object]]) -> None:
     # Here, because it imports logging, which takes long.
     from concurrent.futures import ThreadPoolExecutor
 
-    pool = ThreadPoolExecutor(min(_THREADS, len(jobs)), thread_name_prefix="tensorferry")
+    pool = ThreadPoolExecutor(min(MOST_AT_ONCE, len(jobs)), thread_name_prefix="tensorferry")
     try:
         for done in [pool.submit(job) for job in jobs]:
             done.result()

@@ -16,7 +16,7 @@ from ...core.dtypes import find
 from ..base.contents import NOTHING, blocks_of, with_block_kinds
 from ..base.nesting import named_values
 from ..base.objects import objects_in
-from ..base.raw import bytes_of
+from ..base.raw import bytes_of, is_on_server
 from ..encodings.paths import size_of
 
 if TYPE_CHECKING:
@@ -435,7 +435,7 @@ def shards(paths: Sequence[str]) -> Shards | None:
         folder, name = os.path.split(path)
         found = _SHARD.fullmatch(name)
         if found is not None and 0 < int(found[2]) <= int(found[3]) <= _MOST_SHARDS:
-            if type(path) is not str:
+            if is_on_server(path):
                 return None  # a server lists no folders
             there = set(os.listdir(folder or "."))  # noqa: PTH208 - names only
             wanted = (
