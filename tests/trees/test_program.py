@@ -1085,7 +1085,7 @@ def test_a_program_remembers_once_that_dtypes_change():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda tree, to: ferry.convert_tree(tree, to),
+        ferry.convert_tree,
         lambda tree, to: ferry.collate([tree, tree], to),
     ],
     ids=["convert_tree", "collate"],

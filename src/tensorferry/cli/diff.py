@@ -48,9 +48,8 @@ def run(
     try:
         first, other = (_with_lists(open_path(path, allow=frozenset(allow))) for path in (a, b))
         if table is not None:
-            from ..files.mapped import (
-                contents_map,  # here, because most files are compared as they are
-            )
+            # Here, because most files are compared as they are.
+            from ..files.mapped import contents_map
 
             left = [*named_values(first.tree)]
             first = contents_map(table, dims, [str(a), *first.paths]).mapped(first)

@@ -405,9 +405,8 @@ def _move(backend: TorchBackend, device: str) -> Callable[[Any], Any]:
 
 
 def _cast_on_device(backend: TorchBackend, before: str, dtype: str) -> Callable[[Any], Any] | None:
-    from ...planning.rules import (
-        frameworks_agree,  # here, because most processes have no other device
-    )
+    # Here, because most processes have no other device.
+    from ...planning.rules import frameworks_agree
 
     if not frameworks_agree(before, dtype):
         return None
