@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import socket
 import subprocess
 import sys
@@ -465,6 +466,33 @@ def test_the_command_line_and_conversions(hub, tmp_path):
         assert done.exit_code == 0, done.output
         assert sum(each.startswith("/api/") for each in hub.asked) == 1
     same(ferry.load(tmp_path / "made.npz"))
+
+
+@pytest.mark.parametrize("command", ["inspect", "diff", "convert"])
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("hf://org/model@none", "no such revision"),
+        ("simplecache::https://host/m.npz", "chain of file systems"),
+        ("file:///tmp/m.npz?key=word", "behind . or #"),
+    ],
+)
+def test_what_is_refused_is_told_in_json_too(hub, tmp_path, command, url, told):
+    """In the words that Python has, with the code for it; nothing is written."""
+    from typer.testing import CliRunner
+
+    from tensorferry.cli.app import app
+
+    model(tmp_path)
+    rest = {"diff": [str(tmp_path / "saved.safetensors")], "convert": [str(tmp_path / "out.npz")]}
+    words = [command, url, *rest.get(command, []), "--json"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2, done.output
+    data = json.loads(done.stdout)
+    error = data["error"] or data["files"][0]["error"]
+    assert re.search(told, error["message"])
+    assert "word" not in error["message"]
+    assert not (tmp_path / "out.npz").exists()
 
 
 def test_local_files_import_nothing_of_it(tmp_path):

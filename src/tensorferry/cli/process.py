@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConversionError, FileFormatError
+from ..files.base.raw import names_url
 from ..files.base.wording import named
 from ..files.encodings.paths import size_of
 from ..files.opening.paths import format_of, index_of, lone, may_end_process
@@ -106,6 +107,8 @@ def expanded(paths: Sequence[Path], *, is_quiet: bool) -> list[Path]:
 
 
 def _members(path: Path, *, is_quiet: bool) -> list[Path]:
+    if names_url(path):
+        return [path]
     try:
         if not path.is_dir() or index_of(path) is not None:
             return [path]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,6 +14,7 @@ from .console import err, line_width, out, printable, report_width, styled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from rich.console import Console
 
@@ -40,24 +40,15 @@ _ClickError: Any = _UsageError.__base__
 def file_or_url(given: str | Path) -> Path:
     """The file that an argument names, which may be on a server.
 
-    Raises:
-        SystemExit: The hub does not give it; the error is on stderr.
+    A URL that is refused stays as it is: the command that opens it tells why.
     """
     from ..errors import ConversionError
     from ..files.opening.paths import place_of
 
     try:
         return place_of(given, "")
-    except (ConversionError, OSError) as error:
-        if not str(given).lower().startswith("hf://"):
-            # It is a URL of another kind, which is refused where it is opened.
-            return Path(given)
-        failed = error
-    # The hub was asked already, to know which file it is.
-    from .outcome import code_of, show_error
-
-    show_error(failed, "inspect")
-    raise SystemExit(code_of(failed))
+    except (ConversionError, OSError):
+        return given  # type: ignore[return-value]
 
 
 class Command(TyperCommand):

@@ -26,6 +26,7 @@ __all__ = [
     "is_on_server",
     "mapped",
     "mapped_private",
+    "names_url",
     "read_at",
     "read_fully",
     "read_pages",
@@ -57,6 +58,11 @@ def read_fully(descriptor: int, view: memoryview, offset: int, path: str) -> Non
 def is_on_server(path: object) -> bool:
     """Whether a path is a `RemoteFile`, which is more than a string."""
     return isinstance(path, str) and type(path) is not str
+
+
+def names_url(path: object) -> bool:
+    """Whether a path is a URL: of a `RemoteFile`, or of one that is not opened yet."""
+    return isinstance(path, str)
 
 
 def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) -> bytes:

@@ -28,7 +28,7 @@ from ...hints import Hint
 from ...host.plugins import EntryPoints
 from ..base.contents import Contents, FileFinding
 from ..base.format import Format
-from ..base.raw import is_on_server
+from ..base.raw import is_on_server, names_url
 from ..base.wording import named, path_of
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def may_end_process(path: Path) -> bool:
     """Whether a path's library may end the process: by a file's first bytes or a folder's names."""
     from ..formats import is_fragile, is_fragile_folder
 
-    if is_on_server(path):
+    if names_url(path):
         return False  # no library reads it
     mode = _mode(path)
     if mode is None or not stat.S_ISREG(mode):
@@ -326,7 +326,7 @@ def open_path(
     """The contents of a file, or of all shards of a folder together.
 
     Args:
-        path: A file, a folder of shards, or the index of one.
+        path: A file, a folder of shards, or the index of one; or a URL of one, as a string.
         allow: As for `Format.read`.
         lacking: A list to which the error for missing shards is appended; then their tensors are in
             ``others``. Without it, the error is raised.
@@ -341,6 +341,8 @@ def open_path(
         UnsafeFileError: As for `Format.read`; or the index leads out of the folder.
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
+    if names_url(path) and not is_on_server(path):
+        path = place_of(path, "open(path)")
     index = index_of(path)
     if index is not None:
         found = _format_of_index(index)
