@@ -45,7 +45,7 @@ else:
             from inspect import signature  # here, because only documentation needs it
 
             _complete(
-                next(each for each in kind.__mro__ if vars(each).get("__signature__") is self)
+                next(base for base in kind.__mro__ if vars(base).get("__signature__") is self)
             )
             return signature(kind)
 

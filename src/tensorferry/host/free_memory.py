@@ -32,10 +32,10 @@ def free_memory(system: str | os.PathLike[str] = "/") -> int | None:
         system: The folder in which ``proc`` and ``sys`` are.
     """
     root = os.fspath(system)
-    found = _available(root)
+    available = _available(root)
     for folder, names in _groups(root):
-        found = _least_of(found, folder, names)
-    return None if found is None else max(found, 0)
+        available = _least_of(available, folder, names)
+    return None if available is None else max(available, 0)
 
 
 def _available(root: str) -> int | None:
@@ -104,12 +104,12 @@ def _text(path: str) -> str:
     except OSError:
         return ""
     try:
-        found = b""
+        content = b""
         # The system gives a page or two at a time.
         while more := os.read(descriptor, _MOST):
-            found += more
+            content += more
     except OSError:
         return ""
     finally:
         os.close(descriptor)
-    return found.decode("ascii", "replace")
+    return content.decode("ascii", "replace")

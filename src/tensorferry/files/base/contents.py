@@ -255,15 +255,15 @@ class Contents:
         marks.sort()
         twice = set(marks[1:][marks[1:] == marks[:-1]].tolist())
         first: dict[Hashable, str] = {}
-        found: dict[str, str] = {}
+        tied: dict[str, str] = {}
         if not twice:
-            return found
+            return tied
         for name, stored in self.tensors.items():
             if hash(stored.key) in twice:
                 kept = first.setdefault(stored.key, name)
                 if kept != name and stored.size:
-                    found[name] = kept
-        return found
+                    tied[name] = kept
+        return tied
 
     def parameters(self, ties: Mapping[str, str] | None = None) -> Counter[str]:
         """The number of elements of each dtype, ties counted once.
@@ -307,21 +307,21 @@ def blocks_of(contents: Contents) -> dict[str, Blocks]:
     if text is None or not _is_short(text, contents.tensors):
         return {}
     try:
-        found = {
+        noted_blocks = {
             name: Blocks(kind, length, nbytes)
             for name, (kind, length, nbytes) in json.loads(text).items()
         }
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
     return {
-        name: found[name]
+        name: noted_blocks[name]
         for name, stored in contents.tensors.items()
-        if name in found
-        and [*map(type, found[name])] == [str, int, int]
-        and 0 < found[name].length < 1 << 16 > found[name].nbytes > 0
+        if name in noted_blocks
+        and [*map(type, noted_blocks[name])] == [str, int, int]
+        and 0 < noted_blocks[name].length < 1 << 16 > noted_blocks[name].nbytes > 0
         and stored.dtype == "uint8"
         and stored.shape
-        and not stored.shape[-1] % found[name].nbytes
+        and not stored.shape[-1] % noted_blocks[name].nbytes
     }
 
 

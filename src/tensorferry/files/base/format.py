@@ -201,9 +201,9 @@ class Format(ABC):
         Raises:
             FormatLimitError: The message is the format's title, `what`, and the names.
         """
-        found = list(names)
-        if found:
-            raise FormatLimitError(f"{self.title or self.name} {what}: {named(found)}.", hint)
+        refused = list(names)
+        if refused:
+            raise FormatLimitError(f"{self.title or self.name} {what}: {named(refused)}.", hint)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         """Write a new file (or folder). The caller flushes it to the disk.

@@ -133,12 +133,14 @@ class Saved(NamedTuple):
     def _child(self, node: Any, key: Any) -> tuple[str, Any]:
         if isinstance(node, Mapping):
             if key in node:
-                found = key
+                real_key = key
             else:
-                found = next((each for each in node if str(each) == str(key)), None)
-            if found is None:
+                real_key = next(
+                    (other_key for other_key in node if str(other_key) == str(key)), None
+                )
+            if real_key is None:
                 raise LookupError(key)
-            return f"[{_plain(found)!r}]", node[found]
+            return f"[{_plain(real_key)!r}]", node[real_key]
         if isinstance(node, (list, tuple)) and str(key).isdecimal():
             return f"[{int(key)}]", node[int(key)]
         opened = self.open_node(node)
@@ -186,8 +188,8 @@ class FileHint(Hint):
     file_ways: tuple[FileWay, ...]
 
     def __init__(self, *file_ways: FileWay) -> None:
-        found = _either(way.for_files(Given()) for way in file_ways)
-        super().__init__(*([] if found is None else [found]))
+        for_files = _either(way.for_files(Given()) for way in file_ways)
+        super().__init__(*([] if for_files is None else [for_files]))
         self.file_ways = file_ways
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -212,16 +214,16 @@ def _file_hint(file_ways: Iterable[FileWay], caller: Caller) -> FileHint:
     return made
 
 
-def _either(found: Iterable[Hint | None]) -> Hint | None:
+def _either(possible_hints: Iterable[Hint | None]) -> Hint | None:
     """One hint with the ways of several; ``None`` if they have none."""
-    ways = [way for hint in found if hint is not None for way in hint.ways]
+    ways = [way for hint in possible_hints if hint is not None for way in hint.ways]
     return Hint.of_ways(ways) if ways else None
 
 
 def complete(error: ConversionError, call: Given | Saved) -> None:
     """Put what a call has already into the hints of an error that depend on it."""
-    for each in error.exceptions if isinstance(error, TreeError) else (error,):
-        hint = each.advice
+    for single in error.exceptions if isinstance(error, TreeError) else (error,):
+        hint = single.advice
         if isinstance(hint, FileHint):
             if isinstance(call, Saved):
                 hint = hint.for_save(call)
@@ -229,8 +231,8 @@ def complete(error: ConversionError, call: Given | Saved) -> None:
                 hint = hint.for_files(call)
         if isinstance(call, Given):
             hint = leaving_something(hint, call)
-        if hint is not each.advice:
-            each.advise(hint)
+        if hint is not single.advice:
+            single.advise(hint)
 
 
 def leaving_something(hint: Hint | None, given: Given) -> Hint | None:
@@ -359,10 +361,10 @@ class Without(NamedTuple):
         return keywords + f", which leaves {self._them} out"
 
     def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
-        found = _in_one_dict(saved, self.keys.values())
-        if found is None or len(self.keys) > _MOST_LISTED:
+        in_one_dict = _in_one_dict(saved, self.keys.values())
+        if in_one_dict is None or len(self.keys) > _MOST_LISTED:
             return None
-        code, keys = found
+        code, keys = in_one_dict
         if len(keys) == 1:
             others = f"!= {keys[0]!r}"
         else:
@@ -397,16 +399,18 @@ class Renamed(NamedTuple):
         if not 0 < len(self.keys) <= _MOST_LISTED:
             return None
         new = _new_names(self.keys, self.taken, self.better)
-        return renamed_by([*given.rename, *(_substitution(*each) for each in new.items())])
+        return renamed_by(
+            [*given.rename, *(_substitution(*old_and_new) for old_and_new in new.items())]
+        )
 
     def for_save(self, saved: Saved) -> Hint | None:  # noqa: D102
         if self.in_tree:
-            found = _in_one_dict(saved, self.keys.values())
+            in_one_dict = _in_one_dict(saved, self.keys.values())
         else:
-            found = None
-        if found is None or len(self.keys) > _MOST_LISTED:
+            in_one_dict = None
+        if in_one_dict is None or len(self.keys) > _MOST_LISTED:
             return None
-        code, keys = found
+        code, keys = in_one_dict
         taken = frozenset(map(str, saved.at(next(iter(self.keys.values()))[:-1])[1]))
         new = _new_names(map(str, keys), taken, self.better)
         return Hint(f"{_with_keys(code, new)} in its place")
@@ -617,10 +621,10 @@ def _new_names(
     new: dict[str, str] = {}
     for name in names:
         wanted = better(name) or "tensor"
-        found, number = wanted, 2
-        while found in taken or found in new.values():
-            found, number = better(f"{wanted}_{number}"), number + 1
-        new[name] = found
+        free, number = wanted, 2
+        while free in taken or free in new.values():
+            free, number = better(f"{wanted}_{number}"), number + 1
+        new[name] = free
     return new
 
 
@@ -738,11 +742,11 @@ def text_keys(node: Mapping[Any, Any], keys: tuple[Any, ...]) -> dict[str, Any]:
     Raises:
         FormatLimitError: Two keys are the same as text.
     """
-    found: dict[str, Any] = {}
+    by_text: dict[str, Any] = {}
     for key, child in node.items():
         text = key if type(key) is str else str(key)
-        if text in found:
-            other = next(each for each in node if str(each) == text)
+        if text in by_text:
+            other = next(key_before for key_before in node if str(key_before) == text)
             if keys:
                 where = f"{'.'.join(map(str, keys))}: "
             else:
@@ -752,5 +756,5 @@ def text_keys(node: Mapping[Any, Any], keys: tuple[Any, ...]) -> dict[str, Any]:
                 "the format needs.",
                 FileHint(Keyed(keys, {key: free_name(text, [*map(str, node)], {})})),
             )
-        found[text] = child
-    return found
+        by_text[text] = child
+    return by_text

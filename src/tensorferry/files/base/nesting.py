@@ -100,14 +100,14 @@ _LONG = 1_000
 def _elements_left(key: tuple[Any, ...], depth: int, left: int) -> int:
     """How many more elements a key may have after these; negative if it is none."""
     left -= len(key)
-    for each in key:
+    for element in key:
         if left < 0 or not depth:
             return -1
-        if type(each) is tuple:
-            left = _elements_left(each, depth - 1, left)
-        elif type(each) in (str, bytes):
-            left -= len(each) // _LONG
-        elif each is not None and type(each) not in _OF_KEYS:
+        if type(element) is tuple:
+            left = _elements_left(element, depth - 1, left)
+        elif type(element) in (str, bytes):
+            left -= len(element) // _LONG
+        elif element is not None and type(element) not in _OF_KEYS:
             return -1
     return left
 
@@ -240,11 +240,11 @@ def names(tree: Any, leaf: type = Ref) -> list[str]:
     >>> names({"model": {"weight": Ref("")}, "model.weight": Ref(""), "state": [1, (Ref(""),)]})
     ['model.weight', 'model.weight#2', 'state.1.0']
     """
-    found: dict[str, None] = {}
+    taken: dict[str, None] = {}
     counts = NameCounts(MOST_LETTERS)
     for keys, _ in leaves(tree, leaf):
-        found[name_at(keys, found, counts)] = None
-    return list(found)
+        taken[name_at(keys, taken, counts)] = None
+    return list(taken)
 
 
 def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: NameCounts) -> str:
@@ -283,8 +283,8 @@ def keys_of(contents: Contents, names: Iterable[str]) -> dict[str, tuple[Any, ..
     wanted = dict.fromkeys(names)
     if contents.tree is None or not wanted:
         return {name: (name,) for name in wanted}
-    found = {ref.name: keys for keys, ref in leaves(contents.tree)}
-    return {name: found.get(name, (name,)) for name in wanted}
+    by_name = {ref.name: keys for keys, ref in leaves(contents.tree)}
+    return {name: by_name.get(name, (name,)) for name in wanted}
 
 
 def relabel(tree: Any, label: Callable[[Any], Any], leaf: type | tuple[type, ...] = Ref) -> Any:
@@ -320,7 +320,7 @@ def named_values(tree: Any) -> dict[str, Any]:
     Raises:
         FormatLimitError: All paths together have too many characters.
     """
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     counts = NameCounts(2 * MOST_LETTERS)
     has_none = tree is None or (is_container(tree) and not tree)
     if has_none:
@@ -332,7 +332,7 @@ def named_values(tree: Any) -> dict[str, Any]:
         # First, because there may be many plain values.
         is_leaf = type(node) in PLAIN or not is_container(node) or not node
         if is_leaf and not isinstance(node, Ref):
-            found[free_name(place, found, counts)] = node
+            named[free_name(place, named, counts)] = node
         if is_leaf:
             continue
         above = f"{place}." if node is not tree else ""
@@ -344,11 +344,11 @@ def named_values(tree: Any) -> dict[str, Any]:
         paths = [f"{above}{key}" for key, _ in children_of(node)]
         # The keys 1 and "1" have the same path.
         differ = inside is node or len(set(paths)) == len(paths)
-        if differ and are_plain(inside) and found.keys().isdisjoint(paths):
-            found.update(zip(paths, inside, strict=True))
+        if differ and are_plain(inside) and named.keys().isdisjoint(paths):
+            named.update(zip(paths, inside, strict=True))
         else:
             left.extend(reversed([*zip(paths, inside, strict=True)]))
-    return found
+    return named
 
 
 def letters_below(above: str, node: Any) -> int:

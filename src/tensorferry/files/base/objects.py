@@ -45,7 +45,10 @@ def escaped(name: str) -> str:
         cut = f"{name[:_LONGEST]}…"
     if cut.isprintable():
         return cut
-    shown = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
+    shown = (
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in cut
+    )
     return "".join(shown)
 
 
@@ -154,7 +157,7 @@ def objects_in(tree: Any) -> dict[str, str]:
     Raises:
         FormatLimitError: All paths together have too many characters.
     """
-    found: dict[str, str] = {}
+    objects: dict[str, str] = {}
     counts = NameCounts(2 * MOST_LETTERS)
     left: list[tuple[str, Any]] = [("", tree)]
     while left:
@@ -164,7 +167,7 @@ def objects_in(tree: Any) -> dict[str, str]:
             continue
         told = _told(node)
         if told:
-            found[free_name(place or "The whole", found, counts)] = told
+            objects[free_name(place or "The whole", objects, counts)] = told
         above = f"{place}." if place else ""
         if is_container(node) and not are_plain(child for _, child in children_of(node)):
             counts.take(letters_below(above, node))
@@ -174,7 +177,7 @@ def objects_in(tree: Any) -> dict[str, str]:
         inside = [(f"{above}{key}", child) for key, child in children]
         inside += [(f"{place}@{key}", child) for key, child in _attributes(node).items()]
         left.extend(reversed(inside))
-    return found
+    return objects
 
 
 def _told(node: Any) -> str:
@@ -202,10 +205,10 @@ def in_text(contents: Contents) -> tuple[Contents, dict[str, str]]:
     """Contents for any file: what is only named is a text, its name; and `objects_in` the tree."""
     if not contents.asks_for or contents.tree is None:
         return contents, {}
-    found = objects_in(contents.tree)
+    objects = objects_in(contents.tree)
     return (
-        replace(contents, tree=_plain(contents.tree, as_text=True)) if found else contents
-    ), found
+        replace(contents, tree=_plain(contents.tree, as_text=True)) if objects else contents
+    ), objects
 
 
 def _plain(node: Any, *, as_text: bool) -> Any:

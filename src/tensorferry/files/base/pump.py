@@ -158,7 +158,7 @@ class Pump:
 
     def _settle(self, nbytes: int) -> None:
         """Wait until at most `nbytes` bytes are still unchecked, and raise the errors found."""
-        left = sum(each for each, _ in self._pending)
+        left = sum(pending for pending, _ in self._pending)
         while self._pending and (left > nbytes or self._pending[0][1].done()):
             count, checked = self._pending.popleft()
             checked.result()
@@ -237,11 +237,11 @@ class Pump:
             self._copy_range(stored, descriptor)
             return summed.result()
 
-    def _compare(self, record: Record, found: int) -> None:
-        if found != record.crc:
+    def _compare(self, record: Record, crc: int) -> None:
+        if crc != record.crc:
             raise FileFormatError(
                 f"{record.path} is corrupt: the {record.nbytes} bytes at {record.offset} have "
-                f"CRC-32 {found:08x}, "
+                f"CRC-32 {crc:08x}, "
                 f"the archive says {record.crc:08x}.",
                 "get the file again",
             )
@@ -251,11 +251,11 @@ class Pump:
 def _find_sync() -> Callable[[int, int, int, int], int] | None:
     """Linux's sync_file_range, which starts writing to disk without waiting; ``None`` elsewhere."""
     try:
-        found: Any = ctypes.CDLL(None).sync_file_range
+        sync: Any = ctypes.CDLL(None).sync_file_range
     except (AttributeError, OSError):
         return None
-    found.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)
-    return found  # type: ignore[no-any-return]
+    sync.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)
+    return sync  # type: ignore[no-any-return]
 
 
 _sync_range = _find_sync()

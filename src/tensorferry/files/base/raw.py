@@ -188,15 +188,15 @@ class Fingerprint(NamedTuple):
 
 def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
     """The present fingerprints of files, and of all files in folders."""
-    found = []
+    made = []
     for path in sorted(set(paths)):
         if is_on_server(path):
             nbytes, changed = path.facts  # type: ignore[attr-defined]
-            found.append(Fingerprint(path, nbytes, changed, 0))
+            made.append(Fingerprint(path, nbytes, changed, 0))
             continue
         status = os.stat(path)  # noqa: PTH116 - plain strings
         if not stat.S_ISDIR(status.st_mode):
             # Links are not followed: one that leads elsewhere now has changed.
             place = os.path.abspath(path)  # noqa: PTH100
-            found.append(Fingerprint(place, status.st_size, status.st_mtime_ns, status.st_ino))
-    return tuple(found)
+            made.append(Fingerprint(place, status.st_size, status.st_mtime_ns, status.st_ino))
+    return tuple(made)

@@ -179,9 +179,9 @@ def _begin(group: Sequence[Readable], pool: ThreadPoolExecutor | None) -> _Begun
     arrays: list[Array | None] = []
     pieces: list[Piece] = []
     for stored in group:
-        found = stored.begin()
-        arrays.append(None if found is None else found[0])
-        pieces += () if found is None else (found[1],)
+        begun = stored.begin()
+        arrays.append(None if begun is None else begun[0])
+        pieces += () if begun is None else (begun[1],)
     jobs: list[Future[None]] = []
     for part in _parts(pieces):
         if pool is not None:

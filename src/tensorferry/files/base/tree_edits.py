@@ -163,7 +163,7 @@ def _new_name(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> s
     if not isinstance(node, dict) and type(node) not in (list, tuple):
         return None
     old = ".".join(keys)
-    found: str | None = None
+    new_name: str | None = None
     for _, ref in leaves(node):
         rest, new = ref.name[len(old) :], mapping.get(ref.name)
         if (
@@ -173,10 +173,10 @@ def _new_name(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> s
             or not new.endswith(rest)
         ):
             return None
-        if found not in (None, new[: -len(rest)]):
+        if new_name not in (None, new[: -len(rest)]):
             return None
-        found = new[: -len(rest)]
-    return found if found != old else None
+        new_name = new[: -len(rest)]
+    return new_name if new_name != old else None
 
 
 def _relabelled(node: Any, mapping: Mapping[str, str]) -> Any:
@@ -270,16 +270,16 @@ def with_scalars(contents: Contents) -> Contents:
         contents: The contents. Times and texts of NumPy stay values.
     """
     if contents.tree is None:
-        found = []
+        scalars = []
     else:
-        found = list(leaves(contents.tree, _LEAVES))
-    dtypes = [of_numpy(leaf.dtype) if isinstance(leaf, np.generic) else None for _, leaf in found]
+        scalars = list(leaves(contents.tree, _LEAVES))
+    dtypes = [of_numpy(leaf.dtype) if isinstance(leaf, np.generic) else None for _, leaf in scalars]
     if not any(dtypes):
         return contents
     tensors: dict[str, Stored] = {}
     counts = NameCounts(MOST_LETTERS)
     now: list[Any] = []
-    for (keys, leaf), dtype in zip(found, dtypes, strict=True):
+    for (keys, leaf), dtype in zip(scalars, dtypes, strict=True):
         if dtype is None and not isinstance(leaf, Ref):
             now.append(leaf)
             continue

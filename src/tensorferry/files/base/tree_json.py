@@ -33,7 +33,7 @@ __all__ = ["FACTORIES", "MOST_BITS", "decode", "encode"]
 _TAG = "@"
 _KINDS = ("tensor", "parameter", "storage", "untyped_storage", "array", "scalar")
 FACTORIES: dict[str, Any] = {
-    each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)
+    kind.__name__: kind for kind in (dict, list, set, tuple, int, float, str, bool)
 }
 """The default factories of a ``defaultdict`` that can be stored, by name."""
 MOST_BITS = 8192

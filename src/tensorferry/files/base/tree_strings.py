@@ -173,10 +173,10 @@ def _compare(contents: Contents) -> None:
             wrong["mentions twice"].append(ref.name)
         mentioned.add(ref.name)
     wrong["does not mention"] = [name for name in contents.tensors if name not in mentioned]
-    for what, found in wrong.items():
-        if found:
+    for what, names in wrong.items():
+        if names:
             raise FileFormatError(
-                f"The string {TREE!r} of {named(contents.paths)} {what}: {named(found)}.",
+                f"The string {TREE!r} of {named(contents.paths)} {what}: {named(names)}.",
                 "another program may have changed the tensors and kept the string: "
                 "save them without it",
             )

@@ -41,11 +41,11 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
             written.
     """
     text = os.fspath(path)
-    found = _URL.match(text)
-    if found is None or os.path.lexists(text) or os.path.lexists(text.partition("/")[0]):
+    match = _URL.match(text)
+    if match is None or os.path.lexists(text) or os.path.lexists(text.partition("/")[0]):
         return
-    scheme = (found[1] or found[2]).lower()
-    url = f"{scheme}://{'/' if found[1] else ''}{text[found.end() :]}"
+    scheme = (match[1] or match[2]).lower()
+    url = f"{scheme}://{'/' if match[1] else ''}{text[match.end() :]}"
     told, is_secret = _without_secrets(url)
     if scheme == "file":
         said = _local(url)

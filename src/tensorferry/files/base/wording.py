@@ -73,11 +73,11 @@ def several(keyword: str, values: object) -> tuple[str, ...]:
     if type(values) is tuple and not values:
         return ()
     one = isinstance(values, str) or not isinstance(values, Iterable)
-    found: tuple[object, ...] = (values,) if one else tuple(values)  # type: ignore[arg-type]
-    for each in found:
-        if not isinstance(each, str):
-            raise TypeError(f"{keyword} takes strings, not {shown(each)}")
-    return tuple(map(str, found))
+    given: tuple[object, ...] = (values,) if one else tuple(values)  # type: ignore[arg-type]
+    for value in given:
+        if not isinstance(value, str):
+            raise TypeError(f"{keyword} takes strings, not {shown(value)}")
+    return tuple(map(str, given))
 
 
 def strings_of(metadata: object) -> dict[str, str]:

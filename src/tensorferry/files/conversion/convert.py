@@ -69,20 +69,20 @@ def overlaps(contents: Contents) -> list[tuple[str, str]]:
         inner = getattr(stored, "inner", stored)
         first.setdefault(inner.key, (name, inner))
     spans = _spans(first.values())
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for _, group in groupby(sorted(spans, key=lambda span: span[:4]), key=lambda span: span.path):
         before: list[_Span] = []
         for span in group:
-            before = [each for each in before if each.end > span.start]
-            for each in before[:_CHECKS]:
-                if _share(each.stored, span.stored):
-                    found.append((span.name, each.name))
+            before = [open_span for open_span in before if open_span.end > span.start]
+            for other in before[:_CHECKS]:
+                if _share(other.stored, span.stored):
+                    pairs.append((span.name, other.name))
                     break
             else:
                 if len(before) > _CHECKS:
-                    found.append((span.name, before[_CHECKS].name))
+                    pairs.append((span.name, before[_CHECKS].name))
             before.append(span)
-    return found
+    return pairs
 
 
 def _spans(tensors: Iterable[tuple[str, Stored]]) -> Iterator[_Span]:
@@ -275,7 +275,7 @@ def convert_files(
         validate_target(
             place,
             overwrite=overwrite or continues,
-            sources=[each.path for each in seen],
+            sources=[opened.path for opened in seen],
             nbytes=0 if continues else report.bytes_written,
             is_folder=layout.is_folder,
             own=layout.replaceable(),
@@ -453,7 +453,7 @@ def _validate_options(
         raise ValueError(f"jobs must be 1 or more, not {shown(jobs)}")
     if part is None:
         return
-    if not isinstance(part, tuple) or [type(each) for each in part] != [int, int]:
+    if not isinstance(part, tuple) or [type(number) for number in part] != [int, int]:
         raise TypeError(f"part must be two whole numbers, as in part=(1, 4), not {shown(part)}")
     if not 1 <= part[0] <= part[1]:
         raise ValueError(
@@ -544,7 +544,7 @@ def shards_of(
     if shard is None and not several:
         return None
     names_a_file = "." in name and any(
-        name.endswith(suffix) for each in each_format() for suffix in each.suffixes
+        name.endswith(suffix) for one_format in each_format() for suffix in one_format.suffixes
     )
     if shard is None:
         if format_.index_suffix and not names_a_file:
@@ -574,9 +574,9 @@ def shard_bytes(size: int | str) -> int:
         text = str(size)
     else:
         text = "a huge number"
-    found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?I?)B?\s*", text.upper())
-    if found is not None and found[2] in _UNITS:
-        nbytes = int(float(found[1]) * _UNITS[found[2]])
+    match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?I?)B?\s*", text.upper())
+    if match is not None and match[2] in _UNITS:
+        nbytes = int(float(match[1]) * _UNITS[match[2]])
     else:
         nbytes = 0
     if nbytes <= 0:
@@ -592,7 +592,7 @@ def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -
     else:
         own = before.tensors.items()
     idle = why_idle(
-        selection["dtype"], ((name, getattr(each, "inner", each).dtype) for name, each in own)
+        selection["dtype"], ((name, getattr(tensor, "inner", tensor).dtype) for name, tensor in own)
     )
     if idle is not None:
         yield idle

@@ -126,7 +126,9 @@ def _gather(
         if abort is not None:
             abort()
         # A future of another library may say that it is cancelled while its job is still writing.
-        running = [each for each in futures if not (isinstance(each, Future) and each.cancel())]
+        running = [
+            pending for pending in futures if not (isinstance(pending, Future) and pending.cancel())
+        ]
         for future in running:
             with suppress(Exception, Stopped):
                 future.result()

@@ -76,10 +76,10 @@ def verify(
     """
     _forget(path)
     try:
-        found = format.read(path, allow=allow)
+        read_back = format.read(path, allow=allow)
     except ConversionError as error:
         raise VerificationError(f"{path.name} does not read back: {error.message}") from error
-    tensors = found.tensors
+    tensors = read_back.tensors
     if format.holds_one and len(tensors) == 1:
         tensors = dict(zip(expected.tensors, tensors.values(), strict=True))
     if list(tensors) != list(expected.tensors):
@@ -88,15 +88,15 @@ def verify(
     wrong = _different(expected, tensors, progress)
     if wrong:
         raise VerificationError(f"{path.name} does not read back the same: {named(wrong)}.")
-    _beside(expected, found, path)
+    _beside(expected, read_back, path)
 
 
-def _other_names(expected: Collection[str], found: Collection[str]) -> str:
+def _other_names(expected: Collection[str], names_read: Collection[str]) -> str:
     """How the names found differ from those expected."""
-    absent = [name for name in expected if name not in found]
+    absent = [name for name in expected if name not in names_read]
     if absent:
         return f"without {named(absent)}"
-    added = [name for name in found if name not in expected]
+    added = [name for name in names_read if name not in expected]
     if added:
         return f"with {named(added)}"
     return "in another order"
@@ -125,13 +125,13 @@ def _different(
     return wrong
 
 
-def _beside(expected: Contents, found: Contents, path: Path) -> None:
-    lost = [key for key, value in expected.metadata.items() if found.metadata.get(key) != value]
+def _beside(expected: Contents, read_back: Contents, path: Path) -> None:
+    lost = [key for key, value in expected.metadata.items() if read_back.metadata.get(key) != value]
     if lost:
         raise VerificationError(
             f"{path.name} does not read back the same: its metadata {named(lost)}."
         )
-    if expected.tree is not None and _tree(found) != _tree(expected):
+    if expected.tree is not None and _tree(read_back) != _tree(expected):
         raise VerificationError(
             f"{path.name} does not read back the same: its values that are not tensors."
         )
@@ -148,11 +148,11 @@ def _tree(contents: Contents) -> str:
 def _forget(path: Path) -> None:
     """Ask the system to drop the pages of a file from its cache, if they are on the disk."""
     if path.is_dir():
-        files: list[Any] = [each for each in path.rglob("*") if each.is_file()]
+        files: list[Any] = [file for file in path.rglob("*") if file.is_file()]
     else:
         files = [path]
-    for each in files:
-        descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+    for file in files:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
@@ -305,41 +305,41 @@ def open_all(
             )
     if len(opened) == 1:
         return opened[0]
-    whole = Contents(opened[0].format, tuple(path for each in opened for path in each.paths))
-    whole.asks_for = tuple(dict.fromkeys(name for each in opened for name in each.asks_for))
+    whole = Contents(opened[0].format, tuple(path for one in opened for path in one.paths))
+    whole.asks_for = tuple(dict.fromkeys(name for one in opened for name in one.asks_for))
     blocks: dict[str, Blocks] = {}
-    for each in opened:
-        _validate_new("tensors", whole.tensors, each.tensors)
-        _validate_new("values", whole.others, each.others)
-        if each.columns is not None:
+    for one in opened:
+        _validate_new("tensors", whole.tensors, one.tensors)
+        _validate_new("values", whole.others, one.others)
+        if one.columns is not None:
             known = whole.columns
             if known is None:
-                whole.columns = each.columns
+                whole.columns = one.columns
             else:
-                whole.columns = known.joined(each.columns)
-        whole.tensors.update(each.tensors)
-        whole.others.update(each.others)
-        blocks |= blocks_of(each)
-        for key, value in with_block_kinds(each.metadata, {}).items():
-            if key in each.own:
+                whole.columns = known.joined(one.columns)
+        whole.tensors.update(one.tensors)
+        whole.others.update(one.others)
+        blocks |= blocks_of(one)
+        for key, value in with_block_kinds(one.metadata, {}).items():
+            if key in one.own:
                 continue
             if whole.metadata.setdefault(key, value) != value and not tensors_only:
                 raise FileFormatError(
                     f"The sources do not go together: they differ in the metadata {key!r}.",
                     Hint(hints.keyword("tensors_only", True), ", which leaves it out"),
                 )
-    found = _own_metadata(opened)
+    own_values = _own_metadata(opened)
     if differing is not None:
-        differing |= {key: values for key, values in found.items() if len(values) > 1}
+        differing |= {key: values for key, values in own_values.items() if len(values) > 1}
     # What somebody stored goes before what belongs to a format.
-    own = {key: text for each in opened for key, text in each.own.items()}
+    own = {key: text for one in opened for key, text in one.own.items()}
     whole.own = {key: text for key, text in own.items() if key not in whole.metadata}
-    taken = {key: values[0] for key, values in found.items()}
+    taken = {key: values[0] for key, values in own_values.items()}
     whole.metadata = with_block_kinds({**taken, **whole.metadata}, blocks)
     if tensors_only:
         # Only to list what is left out.
-        whole.tree = [each.tree for each in opened if each.tree is not None] or None
-    elif any(each.tree is not None for each in opened):
+        whole.tree = [one.tree for one in opened if one.tree is not None] or None
+    elif any(one.tree is not None for one in opened):
         whole.tree = merged_tree(opened)
     return whole
 
@@ -363,11 +363,11 @@ def chosen(
 
 def _own_metadata(opened: Sequence[Contents]) -> dict[str, list[str]]:
     """The different values of the metadata that belong to the formats of several sources."""
-    found: dict[str, dict[str, None]] = {}
-    for each in opened:
-        for key in each.own:
-            found.setdefault(key, {})[each.metadata[key]] = None
-    return {key: list(values) for key, values in found.items()}
+    own_values: dict[str, dict[str, None]] = {}
+    for contents in opened:
+        for key in contents.own:
+            own_values.setdefault(key, {})[contents.metadata[key]] = None
+    return {key: list(values) for key, values in own_values.items()}
 
 
 def _validate_new(what: str, there: Collection[str], more: Iterable[str]) -> None:
@@ -416,8 +416,8 @@ def _pieces(recipe: FileRecipe) -> list[Contents]:
 
 
 def _validate_unchanged(recipe: FileRecipe) -> None:
-    now = set(fingerprints(tuple(each.path for each in recipe.fingerprints)))
-    changed = [each.path for each in recipe.fingerprints if each not in now]
+    now = set(fingerprints(tuple(fingerprint.path for fingerprint in recipe.fingerprints)))
+    changed = [fingerprint.path for fingerprint in recipe.fingerprints if fingerprint not in now]
     if changed:
         raise FileFormatError(
             f"{named(changed)} has changed since the conversion began.", "begin anew"

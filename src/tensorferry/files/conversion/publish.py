@@ -143,9 +143,9 @@ class Workspace:
     def clear(self, *, keep: Iterable[str] = ()) -> None:
         """Remove everything in the folder except the lock and the names in `keep`."""
         kept = {_LOCK, *keep}
-        for each in list(self.folder.iterdir()):
-            if each.name not in kept:
-                remove(each)
+        for entry in list(self.folder.iterdir()):
+            if entry.name not in kept:
+                remove(entry)
 
     def discard(self) -> None:
         """Remove the folder and its contents, without an error if that fails."""
@@ -200,10 +200,10 @@ class Workspace:
 
     def _note(self) -> int | None:
         try:
-            found: Any = json.loads((self.folder / _NOTE).read_text("utf-8"))
+            number: Any = json.loads((self.folder / _NOTE).read_text("utf-8"))
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, int) else None
+        return number if isinstance(number, int) else None
 
     def _open_lock(self) -> int | None:
         try:
@@ -241,8 +241,8 @@ def sync(path: Path) -> None:
         OSError: The disk reports an error.
     """
     if path.is_dir():
-        for each in path.iterdir():
-            sync(each)
+        for entry in path.iterdir():
+            sync(entry)
     _sync_one(path)
 
 
@@ -423,7 +423,7 @@ def _validate_room(
             errno.EACCES, "cannot replace a file that may not be written", str(target)
         )
     if stat.S_ISDIR(mode) and own is not None:
-        foreign = sorted({each.name for each in target.iterdir()} - set(own))
+        foreign = sorted({entry.name for entry in target.iterdir()} - set(own))
         if foreign:
             raise OutputExistsError(
                 f"{target} also holds what no conversion wrote, and would be lost with it: "

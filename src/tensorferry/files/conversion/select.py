@@ -352,7 +352,9 @@ def select(
         for name, why in contents.others.items()
         if name in kept and not (tensors_only and isinstance(why, NotTensor))
     }
-    blocks = {name: each for name, each in blocks_of(contents).items() if name in kept}
+    blocks = {
+        name: tensor_blocks for name, tensor_blocks in blocks_of(contents).items() if name in kept
+    }
     if dequantize:
         contents, blocks = _dequantised(contents, blocks), {}
     excluded = [name for name in (*contents.tensors, *contents.others) if name not in kept]
@@ -382,7 +384,7 @@ def select(
     carried = _metadata(contents, kept, values, to, tensors_only=tensors_only)
     # The meaning of a tensor's bytes belongs to it, like its shape.
     carried = with_block_kinds(
-        carried, {mapping.get(name, name): each for name, each in blocks.items()}
+        carried, {mapping.get(name, name): tensor_blocks for name, tensor_blocks in blocks.items()}
     )
     own = {key: text for key, text in contents.own.items() if key in carried and key not in given}
     chosen = replace(
@@ -446,10 +448,10 @@ def _metadata(
 
 def _with_containers(names: Iterable[str]) -> set[str]:
     """Names, and those of the containers that they stand in."""
-    found = set(names)
-    for name in [*found]:
-        found.update(name[: mark.start()] for mark in _SEPARATOR.finditer(name))
-    return found
+    names_and_containers = set(names)
+    for name in [*names_and_containers]:
+        names_and_containers.update(name[: mark.start()] for mark in _SEPARATOR.finditer(name))
+    return names_and_containers
 
 
 def _whole_list(include: Sequence[str], exclude: Sequence[str], include_as: str, path: str) -> Hint:
@@ -487,15 +489,17 @@ def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
             "dequantize: no tensor that is taken is in blocks that can be dequantised.",
             hints.without("dequantize"),
         )
-    formats = {each.name: each for each in each_format()}
+    formats = {known_format.name: known_format for known_format in each_format()}
     tensors = dict(contents.tensors)
     made: dict[Hashable, Stored] = {}
-    for name, each in blocks.items():
-        format_ = formats.get(each.kind.partition(".")[0])
+    for name, noted in blocks.items():
+        format_ = formats.get(noted.kind.partition(".")[0])
         if format_ is None:
-            raise FormatLimitError(f"{name} is in blocks of {each.kind}, which no format here has.")
+            raise FormatLimitError(
+                f"{name} is in blocks of {noted.kind}, which no format here has."
+            )
         stored = contents.tensors[name]
-        tensors[name] = made.setdefault(stored.key, format_.dequantised(stored, each, name))
+        tensors[name] = made.setdefault(stored.key, format_.dequantised(stored, noted, name))
     return replace(contents, tensors=tensors, metadata=with_block_kinds(contents.metadata, {}))
 
 
@@ -529,7 +533,7 @@ def _refuse_nothing(include: Sequence[str], exclude: Sequence[str], include_as: 
     """Raise if it is patterns that leave nothing: no part of a file is empty."""
     globs = {include_as: include, "exclude": exclude}
     asked = " and ".join(
-        f"{word} {named(map(repr, found))}" for word, found in globs.items() if found
+        f"{word} {named(map(repr, unused))}" for word, unused in globs.items() if unused
     )
     if asked:
         # Where only exclude= leaves nothing, an earlier hint may have said it: without it, that
@@ -543,20 +547,20 @@ def _refuse_nothing(include: Sequence[str], exclude: Sequence[str], include_as: 
 def _fitting(glob: str, given: Sequence[str], names: Collection[str], option: str) -> list[str]:
     """The names that fit a pattern, which is one of those that are `given`."""
     fits = fits_glob(glob)
-    found = [name for name in names if fits(name)]
-    if not found:
+    fitting = [name for name in names if fits(name)]
+    if not fitting:
         hint = _other_pattern(glob, given, names, option)
         raise FormatLimitError(
             f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", hint
         )
-    return found
+    return fitting
 
 
 def _other_pattern(glob: str, given: Sequence[str], names: Collection[str], option: str) -> Hint:
     """The hint for a pattern that fits no name: another one in its place among those given."""
 
     def instead(*others: str) -> Hint:
-        kept = [new for each in given for new in (others if each == glob else (each,))]
+        kept = [new for pattern in given for new in (others if pattern == glob else (pattern,))]
         if kept:
             return Hint(_patterns(option, [*dict.fromkeys(kept)]))
         return hints.without(option)
@@ -692,7 +696,7 @@ def _casts(
                 raise FormatLimitError(
                     f"dtype: {name} is in blocks of {blocks[name].kind}, "
                     "whose bytes have no dtype.",
-                    _with_bytes(rule, [each for each in names if each in blocks]),
+                    _with_bytes(rule, [blocked for blocked in names if blocked in blocks]),
                 )
             continue
         # A dtype that does not fit at all is refused later, with everything else that the format

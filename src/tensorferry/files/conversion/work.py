@@ -108,9 +108,9 @@ class Layout:
             one = re.compile(rf"{stem}\d{{5,}}-of-\d{{5,}}{ending[5:]}")
             index = index_name(self.format)
             return [
-                each.name
-                for each in self.target.iterdir()
-                if one.fullmatch(each.name) or each.name == index
+                entry.name
+                for entry in self.target.iterdir()
+                if one.fullmatch(entry.name) or entry.name == index
             ]
         if self.format.is_folder and self.format.recognises(self.target, b""):
             return self.format.own_entries(self.target)
@@ -330,9 +330,9 @@ class Work:
     def _publish(self, space: Workspace, outcome: Written) -> None:
         if self.layout.names:
             own = set(self.layout.names)
-            for each in list(space.output.iterdir()):
-                if each.name not in own:
-                    remove(each)
+            for entry in list(space.output.iterdir()):
+                if entry.name not in own:
+                    remove(entry)
             index = write_index(self.layout, space.output)
             outcome.written.append(str(self.layout.target / index))
         space.publish(overwrite=self.overwrite)
@@ -362,7 +362,7 @@ class Work:
         names = self.layout.names
         if not names or not space.output.is_dir():
             return set()
-        there = {each.name for each in space.output.iterdir()}
+        there = {entry.name for entry in space.output.iterdir()}
         return {number for number, name in enumerate(names) if name in there}
 
     def _is_ours(self, space: Workspace, *, anywhere: bool = False) -> bool:
@@ -372,9 +372,9 @@ class Work:
         one. So the identity of the folder is compared, unless `anywhere`.
         """
         try:
-            found: Any = json.loads((space.folder / _STATE).read_text("utf-8"))
-            same = found["conversion"] == self._conversion()
-            folder = found["folder"]
+            state: Any = json.loads((space.folder / _STATE).read_text("utf-8"))
+            same = state["conversion"] == self._conversion()
+            folder = state["folder"]
         except (OSError, ValueError, TypeError, KeyError):
             return False
         if anywhere:
@@ -387,7 +387,9 @@ class Work:
         state = {
             "version": _STATE_VERSION,
             "tensorferry": __version__,
-            "sources": [(each.path, each.nbytes, each.changed) for each in recipe.fingerprints],
+            "sources": [
+                (source.path, source.nbytes, source.changed) for source in recipe.fingerprints
+            ],
             "format": recipe.format,
             "selection": {
                 **dict(recipe.selection),

@@ -62,21 +62,23 @@ def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
     Raises:
         FileFormatError: A length is negative, there are too many axes, or their product overflows.
     """
-    found = tuple(shape)
-    if any(each < 0 for each in found):
+    checked_shape = tuple(shape)
+    if any(length < 0 for length in checked_shape):
         raise FileFormatError(f"{where} has an axis of negative length.")
-    if len(found) > _MOST_AXES:
+    if len(checked_shape) > _MOST_AXES:
         raise FileFormatError(
-            f"{where} has {len(found)} axes; {_MOST_AXES} is the most an array can have."
+            f"{where} has {len(checked_shape)} axes; {_MOST_AXES} is the most an array can have."
         )
-    if is_too_large(found, itemsize):
+    if is_too_large(checked_shape, itemsize):
         raise FileFormatError(f"{where} has a shape whose bytes no 64-bit number counts.")
-    return found
+    return checked_shape
 
 
 def is_too_large(shape: tuple[int, ...], itemsize: int) -> bool:
     """Whether a shape is too large for any array, even if another axis has length 0."""
-    return len(shape) > _MOST_AXES or prod(each or 1 for each in shape) * itemsize >= _MOST_BYTES
+    return (
+        len(shape) > _MOST_AXES or prod(length or 1 for length in shape) * itemsize >= _MOST_BYTES
+    )
 
 
 def is_bomb(declared: int, held: int, ratio: int = _MOST_RATIO) -> bool:
@@ -117,8 +119,8 @@ def slabs(
     length = max(nbytes // (prod(shape[axis + 1 :]) * itemsize), 1)
     if chunks and chunks[axis] <= length:
         length -= length % chunks[axis]
-    inner = tuple(slice(0, each) for each in shape[axis + 1 :])
-    for outer in product(*(range(each) for each in shape[:axis])):
+    inner = tuple(slice(0, axis_length) for axis_length in shape[axis + 1 :])
+    for outer in product(*(range(axis_length) for axis_length in shape[:axis])):
         lead = tuple(slice(index, index + 1) for index in outer)
         for start in range(0, shape[axis], length):
             yield (*lead, slice(start, min(start + length, shape[axis])), *inner)
@@ -126,7 +128,7 @@ def slabs(
 
 def lengths(box: Sequence[slice]) -> tuple[int, ...]:
     """The shape of a box."""
-    return tuple(each.stop - each.start for each in box)
+    return tuple(axis.stop - axis.start for axis in box)
 
 
 def cuts(total: int, most: int) -> list[int]:
@@ -331,8 +333,8 @@ class _Joined(Decoded):
             whole = np.empty(lengths(box), dtype)
             for region in self.regions:
                 cuts = [
-                    (max(each.start, begin), min(each.stop, begin + length))
-                    for each, begin, length in zip(box, region.start, region.shape, strict=True)
+                    (max(wanted.start, begin), min(wanted.stop, begin + length))
+                    for wanted, begin, length in zip(box, region.start, region.shape, strict=True)
                 ]
                 if all(begin < end for begin, end in cuts):
                     inner = [
@@ -340,8 +342,8 @@ class _Joined(Decoded):
                         for (begin, end), first in zip(cuts, region.start, strict=True)
                     ]
                     into = tuple(
-                        slice(a - each.start, b - each.start)
-                        for (a, b), each in zip(cuts, box, strict=True)
+                        slice(a - wanted.start, b - wanted.start)
+                        for (a, b), wanted in zip(cuts, box, strict=True)
                     )
                     whole[into] = _part(region, inner)
             yield whole
@@ -362,8 +364,8 @@ def _part(region: Region, box: Sequence[tuple[int, int]]) -> Array:
             stored.dtype, shape, stored.path, begin, stored.strides, swapped=stored.swapped
         ).load()
     flat = stored.load().reshape(-1)[region.offset : region.offset + prod(region.shape)]
-    found: Array = flat.reshape(region.shape)[tuple(slice(*each) for each in box)]
-    return found
+    part: Array = flat.reshape(region.shape)[tuple(slice(*cut) for cut in box)]
+    return part
 
 
 def joined(
@@ -386,19 +388,19 @@ def joined(
             f"{where}: {name[:200]} is {list(shape[:64])}, larger than any array."
         )
     grid = (prod(shape),) if flat else shape
-    kept = [each for each in regions if prod(each.shape)]
+    kept = [region for region in regions if prod(region.shape)]
     what = f"{where}: the pieces of {name[:200]}, which is {list(shape[:64])},"
-    for each in kept:
-        if len(each.start) != len(grid) or any(
+    for region in kept:
+        if len(region.start) != len(grid) or any(
             begin < 0 or begin + length > whole
-            for begin, length, whole in zip(each.start, each.shape, grid, strict=True)
+            for begin, length, whole in zip(region.start, region.shape, grid, strict=True)
         ):
             raise FileFormatError(
-                f"{what} lie outside of it: one of {list(each.shape)} at {list(each.start)}."
+                f"{what} lie outside of it: one of {list(region.shape)} at {list(region.start)}."
             )
-        if each.stored.dtype != dtype:
-            raise FileFormatError(f"{what} are of {each.stored.dtype}, where it is {dtype}.")
-    have, want = sum(prod(each.shape) for each in kept), prod(grid)
+        if region.stored.dtype != dtype:
+            raise FileFormatError(f"{what} are of {region.stored.dtype}, where it is {dtype}.")
+    have, want = sum(prod(region.shape) for region in kept), prod(grid)
     if have < want:
         raise FileFormatError(
             f"{what} do not cover it: {have:,} of its {want:,} elements are there."
@@ -410,23 +412,23 @@ def joined(
     if len(kept) == 1 and not first.offset and first.stored.shape == shape:
         return first.stored
     # By its regions, so that it is equal only to a tensor of the same bytes.
-    key = tuple((each.start, each.shape, each.offset, each.stored.key) for each in kept)
+    key = tuple((region.start, region.shape, region.offset, region.stored.key) for region in kept)
     return _Joined(dtype, shape, grid, kept, (shape, key))
 
 
 def runs(vectors: Sequence[Any], offset: int, count: int, begin: int) -> list[Region]:
     """The regions of a run of values that continues over several vectors."""
-    found = []
+    regions = []
     for stored in vectors:
         here = min(max(stored.size - offset, 0), count)
         if here > 0:
-            found.append(Region((begin,), (here,), stored, offset))
+            regions.append(Region((begin,), (here,), stored, offset))
         count, begin = count - max(here, 0), begin + max(here, 0)
         if here <= 0:
             offset = max(offset - stored.size, 0)
         else:
             offset = 0
-    return found
+    return regions
 
 
 def differ(a: Any, b: Any) -> bool:
@@ -436,7 +438,7 @@ def differ(a: Any, b: Any) -> bool:
         getattr(b, "shape", None),
     ):
         return True
-    sums = [getattr(getattr(each, "record", None), "crc", None) for each in (a, b)]
+    sums = [getattr(getattr(stored, "record", None), "crc", None) for stored in (a, b)]
     return None not in sums and sums[0] != sums[1]
 
 
@@ -457,8 +459,8 @@ def _refuse_overlaps(what: str, grid: tuple[int, ...], regions: list[Region]) ->
         )
     corners: Counter[tuple[int, ...]] = Counter()
     _count(corners, -1, (0,) * len(grid), grid)
-    for each in regions:
-        _count(corners, 1, each.start, each.shape)
+    for region in regions:
+        _count(corners, 1, region.start, region.shape)
     if any(corners.values()):
         raise FileFormatError(f"{what} overlap.")
 

@@ -80,11 +80,11 @@ def string(text: bytes, position: int) -> tuple[str, int]:
     if not end:
         raise Cut("a string does not end")
     try:
-        found = json.loads(text[position - 1 : end].decode())
-        found.encode()
+        decoded = json.loads(text[position - 1 : end].decode())
+        decoded.encode()
     except ValueError as error:
         raise Cut(f"a string is malformed ({error})") from error
-    return found, end
+    return decoded, end
 
 
 def compound(text: bytes, position: int) -> tuple[bytes, int]:
@@ -121,17 +121,17 @@ def pairs(
 ) -> tuple[list[tuple[str, str]], int]:
     """An object whose values `read` gives as strings."""
     position = expect(text, position, b"{")
-    found: list[tuple[str, str]] = []
+    held_pairs: list[tuple[str, str]] = []
     empty = blank(text, position)
     if text[empty : empty + 1] == b"}":
-        return found, empty + 1
+        return held_pairs, empty + 1
     while True:
         name, position = string(text, position)
         held, position = read(text, expect(text, position, b":"))
-        found.append((name, held))
+        held_pairs.append((name, held))
         position = blank(text, position) + 1
         if text[position - 1 : position] == b"}":
-            return found, position
+            return held_pairs, position
         expect(text, position - 1, b",")
 
 
@@ -142,10 +142,10 @@ def value(text: bytes, position: int) -> tuple[Any, int]:
         return string(text, position)
     part = text[position : position + _LONGEST].decode("utf-8", "surrogateescape")
     try:
-        found, length = json.JSONDecoder().raw_decode(part)
+        decoded, length = json.JSONDecoder().raw_decode(part)
     except (ValueError, RecursionError) as error:
         raise Cut("a value cannot be read") from error
-    return found, position + len(part[:length].encode("utf-8", "surrogateescape"))
+    return decoded, position + len(part[:length].encode("utf-8", "surrogateescape"))
 
 
 def loaded(where: str, key: str, text: str | bytes, kind: type) -> Any:

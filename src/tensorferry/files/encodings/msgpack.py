@@ -179,7 +179,7 @@ def packed(value: Any) -> bytes:
         return array_header(len(value)) + b"".join(map(packed, value))
     if isinstance(value, dict):
         return map_header(len(value)) + b"".join(
-            packed(key) + packed(each) for key, each in value.items()
+            packed(key) + packed(child) for key, child in value.items()
         )
     return binary_header(len(value)) + bytes(value)
 

@@ -252,7 +252,7 @@ def _fields(text: str) -> tuple[Any, bool, tuple[int, ...]]:
     shape, fortran = fields["shape"], fields["fortran_order"]
     if (
         not isinstance(shape, tuple)
-        or any(type(each) is not int for each in shape)
+        or any(type(axis_length) is not int for axis_length in shape)
         or not isinstance(fortran, bool)
     ):
         raise TypeError("a shape is a tuple of integers")
@@ -293,4 +293,4 @@ def _described(descr: Any, where: str) -> tuple[str, bool, int, str]:
 def _has_objects(descr: Any) -> bool:
     if isinstance(descr, str):
         return _OBJECTS.fullmatch(descr) is not None
-    return isinstance(descr, (list, tuple)) and any(_has_objects(each) for each in descr)
+    return isinstance(descr, (list, tuple)) and any(_has_objects(field) for field in descr)

@@ -77,7 +77,7 @@ def paths_for(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str,
     used = set(names)
     groups: set[str] = set()
     leaves: set[str] = set()
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for number, name in enumerate(names):
         above = {name[:at] for at, letter in enumerate(name) if letter == "/"}
         path = name
@@ -89,8 +89,8 @@ def paths_for(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str,
         groups |= above
         leaves.add(path)
         used.add(path)
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def walked(paths: Iterable[str]) -> list[str]:
@@ -116,19 +116,19 @@ def restore_names(contents: Contents) -> None:
     if text is None:
         return
     where, left = contents.paths[0], dict(contents.tensors)
-    found: dict[str, Stored] = {}
+    restored: dict[str, Stored] = {}
     for pair in loaded(where, NAMES, text, list):
         fits = (
             isinstance(pair, list)
             and len(pair) == 2
-            and all(isinstance(each, str) for each in pair)
+            and all(isinstance(half, str) for half in pair)
         )
-        if not fits or pair[1] not in left or pair[0] in found:
+        if not fits or pair[1] not in left or pair[0] in restored:
             raise FileFormatError(
                 f"{where}: the attribute {NAMES!r} does not fit the tensors, at {pair!r:.80}."
             )
-        found[pair[0]] = left.pop(pair[1])
-    clash = found.keys() & left.keys()
+        restored[pair[0]] = left.pop(pair[1])
+    clash = restored.keys() & left.keys()
     if clash:
         raise FileFormatError(f"{where}: two tensors are named {named(sorted(clash))}.")
-    contents.tensors = found | left
+    contents.tensors = restored | left

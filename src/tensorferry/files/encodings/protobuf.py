@@ -166,12 +166,12 @@ class Message:
                 offset,
                 os.pread(self._file.fileno(), max(_WINDOW, count), offset),
             )
-        found = self._window[offset - self._at : offset - self._at + count]
-        if len(found) < count:
+        peeked = self._window[offset - self._at : offset - self._at + count]
+        if len(peeked) < count:
             raise FileFormatError(
-                f"{self.path} ends at byte {offset + len(found)}, in the middle of a field."
+                f"{self.path} ends at byte {offset + len(peeked)}, in the middle of a field."
             )
-        return found
+        return peeked
 
 
 def varint_at(data: bytes, at: int, path: str) -> tuple[int, int]:

@@ -70,7 +70,7 @@ def wrapped(path: Path, head: bytes) -> FileFormatError | None:
 
 
 def _plain(name: str) -> str:
-    suffix = next((each for each in _SUFFIXES if name.lower().endswith(each)), "")
+    suffix = next((ending for ending in _SUFFIXES if name.lower().endswith(ending)), "")
     if suffix:
         return name[: -len(suffix)]
     stem, dot, last = name.rpartition(".")

@@ -230,8 +230,8 @@ class Directory:
             & (packed != size),
             "lies outside of the archive": outside,
         }
-        for what, found in problems.items():
-            for place in np.flatnonzero(found):
+        for what, is_wrong in problems.items():
+            for place in np.flatnonzero(is_wrong):
                 self._problem(int(header[place]), names[place], f"{names[place]} {what}")
         for place in np.flatnonzero(deflated & ((size - 64) // _MOST_DEFLATE > packed)):
             what = f"{names[place]} claims {size[place]:,} bytes in {packed[place]:,}: a zip bomb"
@@ -267,7 +267,7 @@ class Directory:
                 seen.add(name)
 
     def _wide(self, extra: bytes, sizes: Any, name: str) -> list[int]:
-        values = [int(each) for each in sizes]
+        values = [int(size) for size in sizes]
         wanted = [place for place in (1, 0, 2) if values[place] == _NARROW]
         at = 0
         while at + 4 <= len(extra):
@@ -428,13 +428,13 @@ class Archive(Mapping[str, Member]):
         They take less memory than the names. Only numbers below the number of members are found.
         """
         begin, count = len(prefix), len(self.names)
-        found = array("i", [-1]) * count
+        indices = array("i", [-1]) * count
         for index, name in enumerate(self.names):
             if name.startswith(prefix) and is_number(name[begin:]):
                 number = int(name[begin:])
                 if number < count:
-                    found[number] = index
-        return found
+                    indices[number] = index
+        return indices
 
     def forget_names(self) -> None:
         """Drop the names, which take most of the memory.
@@ -453,17 +453,17 @@ class Archive(Mapping[str, Member]):
 
     def member(self, index: int) -> Member:
         """The member with an index."""
-        found = self._directory
+        directory = self._directory
         self._asked += 1
         alone = self._names is None and self._asked < _MANY
         return Member(
-            found.name(index) if alone else self.names[index],
+            directory.name(index) if alone else self.names[index],
             index,
-            found.headers[index],
-            found.packed[index],
-            found.sizes[index],
-            found.crcs[index],
-            DEFLATED if found.deflated[index] else STORED,
+            directory.headers[index],
+            directory.packed[index],
+            directory.sizes[index],
+            directory.crcs[index],
+            DEFLATED if directory.deflated[index] else STORED,
         )
 
     def _find(self, name: object) -> int | None:
@@ -540,7 +540,7 @@ class Archive(Mapping[str, Member]):
                 directory (raised after the last block).
         """
         wrong = self._wrong(member)
-        found = done = 0
+        crc = done = 0
         for block in (
             self._raw_blocks(member) if member.method == STORED else self._inflated(member)
         ):
@@ -549,18 +549,18 @@ class Archive(Mapping[str, Member]):
                 raise wrong(
                     f"inflates to more than the {member.size:,} bytes that the directory says"
                 )
-            found = zlib.crc32(block, found)
+            crc = zlib.crc32(block, crc)
             yield block
         if done != member.size:
             raise wrong(
                 f"inflates to {done:,} bytes, not the {member.size:,} that the directory says"
             )
-        self._compare(member, found)
+        self._compare(member, crc)
 
-    def _compare(self, member: Member, found: int) -> None:
-        if found != member.crc and not self.lacks_sums:
+    def _compare(self, member: Member, crc: int) -> None:
+        if crc != member.crc and not self.lacks_sums:
             raise self._wrong(member)(
-                f"is corrupt: its CRC-32 is {found:08x}, the directory says {member.crc:08x}"
+                f"is corrupt: its CRC-32 is {crc:08x}, the directory says {member.crc:08x}"
             )
 
     @contextmanager
@@ -578,9 +578,9 @@ class Archive(Mapping[str, Member]):
         if self.lacks_sums:
             what = "it was saved without checksums, so that damage to its values would not be seen"
             yield FileFinding(self.path, None, None, what, error=False)
-        for each in self.problems:
+        for problem in self.problems:
             # `problems` have names of members, because tensors were not known when they were found.
-            yield each._replace(tensor=tensor_of(each.tensor) if each.tensor else None)
+            yield problem._replace(tensor=tensor_of(problem.tensor) if problem.tensor else None)
         for name in self:
             member = self[name]
             try:

@@ -111,7 +111,7 @@ def _refuse_fragments(folder: Path, where: Path) -> None:
         return
     with os.scandir(folder) as entries:
         held = sum(
-            each.stat().st_size for each in entries if each.name != _METADATA and each.is_file()
+            entry.stat().st_size for entry in entries if entry.name != _METADATA and entry.is_file()
         )
     if held < _LEAST_RATIO * described:
         raise UnsafeFileError(
@@ -161,9 +161,9 @@ class _SavedRegion(Stored):
             UnsafeFileError: It asks for something that is not data.
         """
         if self._inner is None:
-            found = _opened(self._item, frozenset())[0]
-            stored = next(iter(found.leaves.values()), None)
-            if len(found.leaves) != 1 or (
+            unpickled = _opened(self._item, frozenset())[0]
+            stored = next(iter(unpickled.leaves.values()), None)
+            if len(unpickled.leaves) != 1 or (
                 getattr(stored, "dtype", None),
                 getattr(stored, "shape", None),
             ) != (
@@ -253,7 +253,7 @@ class _DistributedCheckpoint:
         """The place of each region, after a check that files exist and regions do not overlap."""
         from ..pickles.torch_distributed import lengths
 
-        found: dict[tuple[Any, Any], _Item] = {}
+        validated: dict[tuple[Any, Any], _Item] = {}
         sizes: dict[str, int | None] = {}
         for index, info in places.items():
             asked, at = self._fields(index, ".MetadataIndex"), self._fields(info, "._StorageInfo")
@@ -295,7 +295,7 @@ class _DistributedCheckpoint:
             place = lengths(asked.get("offset"))
             item = _Item(path, offset, nbytes)
             # Several processes may tell of the same region, but it lies in one place.
-            if found.setdefault((name, place), item) != item:
+            if validated.setdefault((name, place), item) != item:
                 raise FileFormatError(f"{self._where} has {name[:200]} twice at {place}.")
         missing = [file for file, size in sizes.items() if size is None]
         if missing:
@@ -303,13 +303,13 @@ class _DistributedCheckpoint:
                 f"{self._where} names files that are missing: {named(missing)}.", "get them too"
             )
         self._files = tuple(os.fspath(self._folder / file) for file in sizes)
-        ordered = sorted((item, name) for (name, _), item in found.items())
+        ordered = sorted((item, name) for (name, _), item in validated.items())
         for (before, first), (after, second) in pairwise(ordered):
             if before.path == after.path and before.offset + before.nbytes > after.offset:
                 raise UnsafeFileError(
                     f"{before.path}: {second[:200]} overlaps {first[:200]} at byte {after.offset}."
                 )
-        return found
+        return validated
 
     def contents(self) -> Contents:
         """The contents: the tree of all tensors and values."""
@@ -412,11 +412,11 @@ class _DistributedCheckpoint:
                 "out of all proportion."
             )
         # In a list, so that it is not taken for a mapping of only tensors.
-        found, others = _opened(item, self._allow, lambda root: [root])
-        self._asked |= dict.fromkeys(found.asks_for)
+        unpickled, others = _opened(item, self._allow, lambda root: [root])
+        self._asked |= dict.fromkeys(unpickled.asks_for)
         if others:
             return None, f"it holds what cannot be converted: {next(iter(others.values()))}"
-        return relabel(found.tree, lambda ref: found.leaves[ref.name])[0], ""
+        return relabel(unpickled.tree, lambda ref: unpickled.leaves[ref.name])[0], ""
 
     def _put(self, root: dict[Any, Any], keys: tuple[Any, ...], value: Any) -> None:
         node: Any = root

@@ -177,7 +177,7 @@ class _Tree:
         return reader.bytes_of(value)
 
     def _map(self, reader: msgpack.Reader, count: int, keys: tuple[str, ...]) -> Any:
-        found: dict[Any, Any] = {}
+        children: dict[Any, Any] = {}
         for _ in range(count):
             at = reader.at
             key = reader.next()
@@ -187,14 +187,14 @@ class _Tree:
                 raise FileFormatError(
                     f"{self._path}: the key of a map, at byte {at}, is no plain value."
                 )
-            if key in found:
+            if key in children:
                 raise FileFormatError(
                     f"{self._path}: the key {key!r}, at byte {at}, is there twice."
                 )
-            found[key] = self._node(reader, (*keys, str(key)))
-        if found.get(_CHUNKED) is True:
-            return self._chunked(found, ".".join(keys))
-        return {key: child for key, child in found.items() if child is not _OTHER}
+            children[key] = self._node(reader, (*keys, str(key)))
+        if children.get(_CHUNKED) is True:
+            return self._chunked(children, ".".join(keys))
+        return {key: child for key, child in children.items() if child is not _OTHER}
 
     def _extension(self, value: msgpack.Extension, name: str) -> Any:
         inner = msgpack.Reader(self._data, self._path, value.begin, value.end)
@@ -227,7 +227,7 @@ class _Tree:
             and label.end - label.begin < 256
             and isinstance(data, msgpack.Binary)
         )
-        if not fits or not all(type(each) is int for each in lengths) or inner.at != value.end:
+        if not fits or not all(type(length) is int for length in lengths) or inner.at != value.end:
             raise FileFormatError(f"{where} is no array of Flax.")
         dtype = inner.bytes_of(label._replace(is_text=True))
         if dtype not in DTYPES:
@@ -241,15 +241,15 @@ class _Tree:
             )
         return _FlaxLeaf(stored, "scalar" if value.code == _SCALAR and not shape else "tensor")
 
-    def _chunked(self, found: dict[Any, Any], name: str) -> Any:
+    def _chunked(self, children: dict[Any, Any], name: str) -> Any:
         wrong = FileFormatError(f"{self._path}: {name!r} is no array in chunks, as Flax has them.")
-        shape, chunks = found.get("shape"), found.get("chunks")
+        shape, chunks = children.get("shape"), children.get("chunks")
         if not isinstance(shape, dict) or not isinstance(chunks, dict) or not chunks:
             raise wrong
         parts = [chunks.get(str(index)) for index in range(len(chunks))]
         lengths: list[Any] = [shape.get(str(index)) for index in range(len(shape))]
         if not all(isinstance(part, _FlaxLeaf) for part in parts) or not all(
-            type(each) is int for each in lengths
+            type(length) is int for length in lengths
         ):
             raise wrong
         pieces = [part.stored for part in parts if part is not None]

@@ -134,7 +134,7 @@ def _packed(note: dict[str, Any], depth: int) -> tuple[int, bytes]:
         items = [_packed(item, depth + 1) for item in value]
         if any(kind != ARRAY for kind, _ in items):
             raise ValueError(key)
-        raw = b"".join(each for _, each in items)
+        raw = b"".join(part for _, part in items)
     else:
         raw = b"".join(_scalar(inner, item) for item in value)
     return ARRAY, struct.pack("<IQ", KINDS[inner], len(value)) + raw
@@ -286,8 +286,8 @@ class Dequantised(Stored):
             raw = np.ascontiguousarray(there[..., held, :])
         numbers = self._numbers(raw).reshape(*raw.shape[:-2], held.size * length)
         at = np.searchsorted(held, wanted // length) * length + wanted % length
-        found: Array = numbers[..., at]
-        return found
+        box: Array = numbers[..., at]
+        return box
 
     def _numbers(self, raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         import gguf
@@ -295,10 +295,10 @@ class Dequantised(Stored):
         # An infinite or NaN scale gives infinite or NaN numbers, without a warning.
         with np.errstate(all="ignore"):
             rows = raw.reshape(-1, self.blocks_held.nbytes)
-            found: np.ndarray[Any, Any] = (
+            decoded: np.ndarray[Any, Any] = (
                 gguf.dequantize(rows, self._kind).astype(np.float32, copy=False).reshape(-1)
             )
-        return found
+        return decoded
 
 
 _MAGIC = b"GGUF"
@@ -366,8 +366,8 @@ class Gguf(Format):
         # the whole file.
         bare = [
             name
-            for name, each in contents.tensors.items()
-            if not each.shape and each.dtype == "bfloat16"
+            for name, stored in contents.tensors.items()
+            if not stored.shape and stored.dtype == "bfloat16"
         ]
         if bare:
             raise FormatLimitError(
@@ -436,12 +436,12 @@ class _Header:
             )
         if tensors > MOST_TENSORS:
             raise UnsafeFileError(f"{self._path} has {tensors:,} tensors, out of all proportion.")
-        found = Contents("gguf", (self._path,))
-        alignment = self._pairs(pairs, found)
-        self._tensors(tensors, alignment, found)
-        return found
+        contents = Contents("gguf", (self._path,))
+        alignment = self._pairs(pairs, contents)
+        self._tensors(tensors, alignment, contents)
+        return contents
 
-    def _pairs(self, count: int, found: Contents) -> int:
+    def _pairs(self, count: int, contents: Contents) -> int:
         alignment = _DEFAULT_ALIGNMENT
         seen = set()
         for _ in range(count):
@@ -458,10 +458,10 @@ class _Header:
                         f"{self._path} has an alignment that is no power of two: {value!r:.80}."
                     )
             else:
-                found.metadata[key] = tagged(kind, value)
+                contents.metadata[key] = tagged(kind, value)
         return alignment
 
-    def _tensors(self, count: int, alignment: int, found: Contents) -> None:
+    def _tensors(self, count: int, alignment: int, contents: Contents) -> None:
         entries = []
         for _ in range(count):
             name = self._text()
@@ -475,7 +475,7 @@ class _Header:
         spans = []
         noted_blocks = {}
         for name, lengths, code, offset in entries:
-            if name in found.tensors or name in found.others:
+            if name in contents.tensors or name in contents.others:
                 raise FileFormatError(f"{self._path} has two tensors named {name[:80]!r}.")
             where = f"{self._path}: {name[:80]!r}"
             start = begin + offset
@@ -492,17 +492,17 @@ class _Header:
                     shape = _in_bytes(shape, blocks, where)
                     noted_blocks[name] = blocks
                 stored = Extent(dtype, shape, self._path, start, swapped=self._order == ">")
-                found.tensors[name] = stored
+                contents.tensors[name] = stored
                 nbytes = stored.nbytes
             elif blocks is not None:
-                found.others[name] = (
+                contents.others[name] = (
                     f"{blocks.kind.removeprefix('gguf.')}, quantised in big-endian blocks, "
                     f"{list(shape)}"
                 )
             else:
-                found.others[name] = f"of type {code}, which is not known here, {list(shape)}"
+                contents.others[name] = f"of type {code}, which is not known here, {list(shape)}"
             spans.append((start, start + nbytes, name))
-        found.metadata = with_block_kinds(found.metadata, noted_blocks)
+        contents.metadata = with_block_kinds(contents.metadata, noted_blocks)
         end = 0
         for start, stop, name in sorted(spans):
             if stop > start and (start < end or stop > self._size):

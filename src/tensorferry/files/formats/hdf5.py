@@ -67,14 +67,14 @@ def types() -> dict[str, tuple[Any, Any]]:
     import h5py
 
     h5t = h5py.h5t
-    found = {
+    by_name = {
         f"{sign}int{bits}": tuple(
             getattr(h5t, f"STD_{letter}{bits}{order}") for order in ("LE", "BE")
         )
         for sign, letter in (("", "I"), ("u", "U"))
         for bits in (8, 16, 32, 64)
     }
-    found |= {
+    by_name |= {
         f"float{bits}": (getattr(h5t, f"IEEE_F{bits}LE"), getattr(h5t, f"IEEE_F{bits}BE"))
         for bits in (16, 32, 64)
     }
@@ -83,40 +83,40 @@ def types() -> dict[str, tuple[Any, Any]]:
         ("float8_e5m2", (7, 2, 5, 0, 2), 15, 1),
     ):
         pair = (h5t.IEEE_F16LE.copy(), h5t.IEEE_F16BE.copy())
-        for each in pair:
-            each.set_fields(*fields)
-            each.set_ebias(bias)
-            each.set_precision(8 * size)
-            each.set_size(size)
-        found[name] = pair
+        for type_ in pair:
+            type_.set_fields(*fields)
+            type_.set_ebias(bias)
+            type_.set_precision(8 * size)
+            type_.set_size(size)
+        by_name[name] = pair
     for name, part in (("complex64", "f4"), ("complex128", "f8")):
-        found[name] = tuple(
+        by_name[name] = tuple(
             h5t.py_create(np.dtype([("r", order + part), ("i", order + part)]), logical=True)
             for order in "<>"
         )
-    found["bool"] = (h5t.py_create(np.dtype(bool), logical=True),) * 2
-    return found
+    by_name["bool"] = (h5t.py_create(np.dtype(bool), logical=True),) * 2
+    return by_name
 
 
 _KNOWN: dict[bytes, tuple[str, bool]] = {}
 """What `dtype_of` has found, by encoded type: dozens of comparisons for each dataset take long."""
 
 
-def dtype_of(found: Any) -> tuple[str, bool]:
+def dtype_of(dataset: Any) -> tuple[str, bool]:
     """A dataset dtype's canonical name, and whether its bytes are swapped; or why it has none."""
     import h5py
 
-    kind = found.get_type()
+    kind = dataset.get_type()
     encoded = kind.encode()
     if encoded not in _KNOWN:
         for name, pair in types().items():
-            for swapped, each in enumerate(pair):
-                if kind == each:
+            for swapped, type_ in enumerate(pair):
+                if kind == type_:
                     _KNOWN.setdefault(encoded, (name, bool(swapped)))
     if encoded in _KNOWN:
         return _KNOWN[encoded]
     if isinstance(kind, h5py.h5t.TypeOpaqueID):
-        attributes = h5py.Dataset(found).attrs
+        attributes = h5py.Dataset(dataset).attrs
         label = attributes.get(DTYPE)
         if isinstance(label, str) and label in DTYPES and find(label).itemsize == kind.get_size():
             return label, False
@@ -375,10 +375,10 @@ class _ContentsCollector:
         self._datasets: dict[int, str] = {}
         self._text = 0
 
-    def address(self, found: Any) -> int:
+    def address(self, node: Any) -> int:
         import h5py
 
-        return int(h5py.h5o.get_info(found).addr)
+        return int(h5py.h5o.get_info(node).addr)
 
     def group(self, path: str, group: Any, above: tuple[int, ...]) -> None:
         import h5py
@@ -405,19 +405,19 @@ class _ContentsCollector:
             else:
                 self._open(inner, h5py.h5o.open(group, raw), above)
 
-    def _open(self, path: str, found: Any, above: tuple[int, ...]) -> None:
+    def _open(self, path: str, node: Any, above: tuple[int, ...]) -> None:
         import h5py
 
-        address = self.address(found)
-        if isinstance(found, h5py.h5d.DatasetID):
-            stored = self._dataset(path, found, address)
+        address = self.address(node)
+        if isinstance(node, h5py.h5d.DatasetID):
+            stored = self._dataset(path, node, address)
             self._datasets[address] = path
             if isinstance(stored, str):
                 self.contents.others[path] = stored
             else:
                 self.contents.tensors[path] = stored
-            self.object(path, found, skip=DTYPE if isinstance(stored, Stored) else None)
-        elif not isinstance(found, h5py.h5g.GroupID):
+            self.object(path, node, skip=DTYPE if isinstance(stored, Stored) else None)
+        elif not isinstance(node, h5py.h5g.GroupID):
             self.contents.others[path] = NotTensor("a named datatype")
         elif address in self._entered:
             self.contents.others[path] = NotTensor(
@@ -428,8 +428,8 @@ class _ContentsCollector:
                 f"{self.path} nests groups more than {DEEPEST} deep, at {path!r}."
             )
         else:
-            self.object(path, found)
-            self.group(path, found, (*above, address))
+            self.object(path, node)
+            self.group(path, node, (*above, address))
 
     def soft_links(self) -> None:
         """Add soft links to datasets as further names.
@@ -451,22 +451,22 @@ class _ContentsCollector:
             else:
                 self.contents.tensors[path] = stored
 
-    def _dataset(self, path: str, found: Any, address: int) -> Stored | str:
+    def _dataset(self, path: str, dataset: Any, address: int) -> Stored | str:
         import h5py
 
-        layout = found.get_create_plist()
+        layout = dataset.get_create_plist()
         if layout.get_layout() == h5py.h5d.VIRTUAL or layout.get_external_count():
             self.unsafe.append(f"another file ({path})")
             return "its values lie in another file, which is not read"
-        if found.get_space().get_simple_extent_type() == h5py.h5s.NULL:
+        if dataset.get_space().get_simple_extent_type() == h5py.h5s.NULL:
             return NotTensor("without a shape (a null dataspace)")
-        dtype, swapped = dtype_of(found)
+        dtype, swapped = dtype_of(dataset)
         if dtype not in DTYPES:
             return dtype
-        shape = tuple(int(length) for length in found.shape)
+        shape = tuple(int(length) for length in dataset.shape)
         nbytes = prod(shape) * find(dtype).itemsize
         if layout.get_layout() == h5py.h5d.CONTIGUOUS:
-            offset = found.get_offset()
+            offset = dataset.get_offset()
         else:
             offset = None
         if offset is not None or not nbytes:
@@ -481,7 +481,7 @@ class _ContentsCollector:
                 dtype, shape, place.path, place.offset + offset, place.record, swapped=swapped
             )
         filters = [layout.get_filter(index) for index in range(layout.get_nfilters())]
-        unknown = [str(each[0]) for each in filters if each[0] not in _FILTERS]
+        unknown = [str(filter_[0]) for filter_ in filters if filter_[0] not in _FILTERS]
         if unknown:
             return f"compressed by a filter that is not HDF5's own: {', '.join(unknown)}"
         chunk: tuple[int, ...] = ()
@@ -502,17 +502,17 @@ class _ContentsCollector:
             )
         return _decoded(self.location, path, dtype, shape, chunk, address, swapped=swapped)
 
-    def object(self, path: str, found: Any, skip: str | None = None) -> None:
+    def object(self, path: str, node: Any, skip: str | None = None) -> None:
         """The attributes of an object, as strings."""
         import h5py
 
-        for index in range(h5py.h5a.get_num_attrs(found)):
-            attribute = h5py.h5a.open(found, index=index)
+        for index in range(h5py.h5a.get_num_attrs(node)):
+            attribute = h5py.h5a.open(node, index=index)
             name = attribute.name.decode("utf-8", "surrogateescape")
             if name == skip:
                 continue
             key = f"{path}@{name}" if path else name
-            text = self._attribute(found, attribute, name)
+            text = self._attribute(node, attribute, name)
             if text is None:
                 self.contents.others[key] = NotTensor(
                     "an attribute that is neither text nor numbers"
@@ -559,7 +559,7 @@ class _ContentsCollector:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(element) for element in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     return value
@@ -579,20 +579,20 @@ def _decoded(
         import h5py
 
         with location.opened() as file:
-            found = h5py.h5d.open(file.id, name.encode("utf-8", "surrogateescape"))
-            space = found.get_space()
+            dataset = h5py.h5d.open(file.id, name.encode("utf-8", "surrogateescape"))
+            space = dataset.get_space()
             for box in boxes:
-                counts = tuple(len(range(*each.indices(each.stop))) for each in box)
+                counts = tuple(len(range(*axis.indices(axis.stop))) for axis in box)
                 # With the type of the file. Otherwise HDF5 would convert, and change signalling
                 # NaNs.
                 raw = np.empty(counts, np.dtype(f"V{find(dtype).itemsize}"))
                 if box:
-                    starts = tuple(each.start for each in box)
-                    steps = tuple(each.step or 1 for each in box)
+                    starts = tuple(axis.start for axis in box)
+                    steps = tuple(axis.step or 1 for axis in box)
                     space.select_hyperslab(starts, counts, steps)
-                    found.read(h5py.h5s.create_simple(counts), space, raw, found.get_type())
+                    dataset.read(h5py.h5s.create_simple(counts), space, raw, dataset.get_type())
                 else:
-                    found.read(h5py.h5s.ALL, h5py.h5s.ALL, raw, found.get_type())
+                    dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, raw, dataset.get_type())
                 values = raw.view(numpy_dtype(dtype))
                 yield values.byteswap() if swapped else values
 

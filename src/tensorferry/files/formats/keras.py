@@ -211,11 +211,11 @@ def _put_in_order(contents: Contents) -> None:
 
 def _names(contents: Contents, key: str) -> list[str]:
     try:
-        found: Any = json.loads(contents.metadata.get(key, "[]"))
+        names: Any = json.loads(contents.metadata.get(key, "[]"))
     except (ValueError, RecursionError):
         return []
-    if isinstance(found, list):
-        return [each for each in found if isinstance(each, str)]
+    if isinstance(names, list):
+        return [name for name in names if isinstance(name, str)]
     return []
 
 

@@ -113,9 +113,15 @@ class _Npy(Format):
 
         vocabulary = BareNames(str(path), allow, pages_of(path))
         vocabulary.partly = partly
-        found, others = read_objects(vocabulary, header.length, size)
+        unpickled, others = read_objects(vocabulary, header.length, size)
         return Contents(
-            self.name, (str(path),), found.leaves, {}, found.tree, others, found.asks_for
+            self.name,
+            (str(path),),
+            unpickled.leaves,
+            {},
+            unpickled.tree,
+            others,
+            unpickled.asks_for,
         )
 
     def asks_for(self, path: Path) -> tuple[str, ...]:

@@ -206,7 +206,7 @@ class _Npz(Format):
 
 
 def _of_others(
-    archive: Archive, found: Contents, damaged: set[str | None]
+    archive: Archive, contents: Contents, damaged: set[str | None]
 ) -> Iterator[FileFinding]:
     """Yield what has been said already of members that are no tensors, without the damaged ones."""
     for member_name in archive:
@@ -214,7 +214,7 @@ def _of_others(
         if own in damaged:
             continue
         where = archive[member_name].header
-        for name, why in found.others.items():
+        for name, why in contents.others.items():
             if name == own or name.startswith(f"{own}."):
                 yield FileFinding(archive.path, where, name, why, error=False)
 
@@ -260,7 +260,7 @@ class _Pickled:
         vocabulary, begin, end, record = self._opened(allow)
         vocabulary.partly = self.partly
         try:
-            found, others = read_objects(vocabulary, begin, end, member=name, record=record)
+            unpickled, others = read_objects(vocabulary, begin, end, member=name, record=record)
         except UnsafeFileError:
             if not vocabulary.demands:
                 raise
@@ -268,12 +268,12 @@ class _Pickled:
             _put(contents, name, Refusal(named(vocabulary.demands), vocabulary.hint), {})
             contents.asks_for = tuple(dict.fromkeys((*contents.asks_for, *vocabulary.asked)))
             return Ref(name)
-        for key, stored in (*found.leaves.items(), *others.items()):
+        for key, stored in (*unpickled.leaves.items(), *others.items()):
             _put(contents, key, stored, {})
-        contents.asks_for = tuple(dict.fromkeys((*contents.asks_for, *found.asks_for)))
-        if found.tree is None:
+        contents.asks_for = tuple(dict.fromkeys((*contents.asks_for, *unpickled.asks_for)))
+        if unpickled.tree is None:
             return Ref(name)
-        return found.tree[name]
+        return unpickled.tree[name]
 
     def asks_for(self) -> tuple[str, ...]:
         """The globals that it asks for."""

@@ -207,20 +207,20 @@ class ModelReader:
             if part.number == 1:
                 return next(
                     (
-                        self._message.text(each)
-                        for each in self._message.inner(part)
-                        if each.number == 8
+                        self._message.text(inner)
+                        for inner in self._message.inner(part)
+                        if inner.number == 8
                     ),
                     "",
                 )
         return ""
 
     def _free(self, name: str) -> str:
-        found, number = name, 1
-        while found in self._found.tensors or found in self._found.others:
+        free, number = name, 1
+        while free in self._found.tensors or free in self._found.others:
             number += 1
-            found = f"{name}#{number}"
-        return found
+            free = f"{name}#{number}"
+        return free
 
     def _initializer(self, field: Field, prefix: str) -> None:
         dims: list[int] = []
@@ -378,19 +378,19 @@ def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> 
     """A tensor of variable-length numbers, each for one element, or as many as fit into a byte."""
     size = prod(shape)
     bits = BITS.get(dtype, 8)
-    each = 1 if bits == 6 else 8 // bits
-    count = -(-size // each)
+    per_byte = 1 if bits == 6 else 8 // bits
+    count = -(-size // per_byte)
     if not count <= extent.size <= 10 * count:
         raise FileFormatError(f"{where} has {extent.size:,} bytes for {count:,} numbers.")
     own = numpy_dtype(dtype)
     whole = np.dtype(f"uint{8 * own.itemsize}")
 
     def read() -> Iterator[Array]:
-        found = varints(extent, count)
+        integers = varints(extent, count)
         if dtype == "bool":
-            return (numbers != 0 for numbers in found)
-        raw = (numbers.astype(whole) for numbers in found)
-        if each > 1:
+            return (numbers != 0 for numbers in integers)
+        raw = (numbers.astype(whole) for numbers in integers)
+        if per_byte > 1:
             return unpacked(raw, dtype, size)
         if bits == 6:
             return ((numbers & 63).view(own) for numbers in raw)

@@ -284,9 +284,15 @@ class Pickle(Format):
 
     def _read(self, path: Path, allow: frozenset[str], *, partly: bool) -> Contents:
 
-        found, others = read_pickle_file(path, allow, partly=partly)
+        unpickled, others = read_pickle_file(path, allow, partly=partly)
         return Contents(
-            self.name, (os.fspath(path),), found.leaves, {}, found.tree, others, found.asks_for
+            self.name,
+            (os.fspath(path),),
+            unpickled.leaves,
+            {},
+            unpickled.tree,
+            others,
+            unpickled.asks_for,
         )
 
     def asks_for(self, path: Path) -> tuple[str, ...]:

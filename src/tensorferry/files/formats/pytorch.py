@@ -95,18 +95,30 @@ class PyTorch(Format):
 
         where = os.fspath(path)
         if _is_legacy(path):
-            found, others = read_legacy_file(path, allow, partly=partly)
+            unpickled, others = read_legacy_file(path, allow, partly=partly)
             return Contents(
-                self.name, (where,), found.leaves, {}, found.tree, others, found.asks_for
+                self.name,
+                (where,),
+                unpickled.leaves,
+                {},
+                unpickled.tree,
+                others,
+                unpickled.asks_for,
             )
         archive = Archive(path, may_lack_sums=True)
         stem = stem_of(archive)
         metadata = _metadata(archive, f"{stem}/{_METADATA}")
         vocabulary = Names(where, allow)
         vocabulary.partly = partly
-        found, others = unpickled_in(archive, stem, vocabulary)
+        unpickled, others = unpickled_in(archive, stem, vocabulary)
         return Contents(
-            self.name, (where,), found.leaves, metadata, found.tree, others, found.asks_for
+            self.name,
+            (where,),
+            unpickled.leaves,
+            metadata,
+            unpickled.tree,
+            others,
+            unpickled.asks_for,
         )
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
@@ -164,16 +176,16 @@ class PyTorch(Format):
         return check_archive(path, found)
 
 
-def check_archive(path: Path, found: Contents | ConversionError) -> Iterator[FileFinding]:
+def check_archive(path: Path, contents: Contents | ConversionError) -> Iterator[FileFinding]:
     """Find what is wrong with a zip archive of tensors: the result of reading, and all members."""
     from ..encodings.zip_archive import Archive
 
     where = os.fspath(path)
     tensors: dict[str, str] = {}
-    if isinstance(found, ConversionError):
-        yield FileFinding(where, None, None, found.message)
+    if isinstance(contents, ConversionError):
+        yield FileFinding(where, None, None, contents.message)
     else:
-        for name, stored in found.tensors.items():
+        for name, stored in contents.tensors.items():
             region = getattr(stored, "region", None)
             if region is not None:
                 tensors.setdefault(region.archive.member(region.index).name, name)
@@ -222,12 +234,12 @@ def _metadata(archive: Archive, name: str) -> dict[str, str]:
     if name not in archive:
         return {}
     try:
-        found: Any = json.loads(archive.read_bytes(archive[name], _MOST_METADATA))
+        pairs: Any = json.loads(archive.read_bytes(archive[name], _MOST_METADATA))
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{archive.path}: {name} is no JSON ({error}).") from None
-    if type(found) is not dict or not all(type(value) is str for value in found.values()):
+    if type(pairs) is not dict or not all(type(value) is str for value in pairs.values()):
         raise FileFormatError(f"{archive.path}: {name} holds no strings by name.")
-    return found
+    return pairs
 
 
 FORMAT = PyTorch()

@@ -301,11 +301,11 @@ class _Summed(Stored):
         return self.extent.place()
 
     def blocks(self) -> Iterator[Array]:
-        found = 0
+        checksum = 0
         for block in self.extent.blocks():
-            found = crc32c(block.view(np.uint8), found)
+            checksum = crc32c(block.view(np.uint8), checksum)
             yield block
-        if masked(found) != self.checksum:
+        if masked(checksum) != self.checksum:
             raise FileFormatError(
                 f"{self.extent.path} is corrupt: the {self.nbytes} bytes at {self.extent.offset} "
                 "have another CRC-32C "
@@ -365,7 +365,7 @@ class Bundle:
                 stored, place = self._stored(entry, name)
                 placed.append((place, name, stored))
         # The table is sorted by name. The result has the order in which tensors were written.
-        placed.sort(key=lambda each: each[:2])
+        placed.sort(key=lambda placed_entry: placed_entry[:2])
         tensors = {name: stored for _, name, stored in placed}
         paths = (str(self._index), *(path for _, (path, _) in sorted(self._files.items())))
         return Contents("tensorflow", paths, tensors, strings, None, others)
@@ -440,8 +440,8 @@ class Bundle:
                 for (start, length), full in zip(axes, entry.shape, strict=True)
             )
             inside = all(
-                0 <= each.start <= each.stop <= full
-                for each, full in zip(box, entry.shape, strict=True)
+                0 <= cut.start <= cut.stop <= full
+                for cut, full in zip(box, entry.shape, strict=True)
             )
             if not inside or own.slices or own.code != entry.code or own.shape != lengths(box):
                 raise FileFormatError(f"{where} has a slice {axes} that does not fit into it.")
@@ -452,7 +452,7 @@ class Bundle:
             [box for box, _ in boxes]
         ):
             raise FileFormatError(f"{where} has slices that overlap or leave gaps.")
-        boxes.sort(key=lambda each: [axis.start for axis in each[0]])
+        boxes.sort(key=lambda placed: [axis.start for axis in placed[0]])
         key = tuple(stored.key for _, stored in boxes)
         dtype = DTYPES[entry.code]
         return Decoded(dtype, entry.shape, lambda: _joined(boxes, dtype, entry.shape), key), min(
@@ -517,15 +517,15 @@ def index_of(path: Path) -> Path | None:
     state = path / STATE
     if state.is_file():
         with state.open("rb") as file:
-            found = re.search(
+            match = re.search(
                 rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"',
                 file.read(1 << 20),
                 re.MULTILINE,
             )
-        if found:
+        if match:
             # The text may contain the folder in which it was written, so only the name counts.
             name = (
-                found[1]
+                match[1]
                 .decode("unicode_escape")
                 .encode("latin-1", "replace")
                 .decode(errors="replace")
@@ -549,14 +549,14 @@ def _axes(message: Message, field: Any) -> Iterator[tuple[int, int]]:
     """
     for part in message.inner(field):
         if part.number == 1:
-            numbers = {each.number: each.signed for each in message.inner(part)}
+            numbers = {number.number: number.signed for number in message.inner(part)}
             yield numbers.get(1, 0), numbers.get(2, -1)
 
 
 def _slice_key(name: str, axes: tuple[tuple[int, int], ...]) -> bytes:
     """A slice's key, encoded to keep the order: tensorflow/core/lib/strings/ordered_code.h."""
     escaped = re.sub(
-        rb"[\0\xff]", lambda found: b"\0\xff" if found[0] == b"\0" else b"\xff\0", name.encode()
+        rb"[\0\xff]", lambda match: b"\0\xff" if match[0] == b"\0" else b"\xff\0", name.encode()
     )
     rank = len(axes)
     key = b"\0" + escaped + b"\0\1" + (bytes([1, rank]) if rank else b"\0")
@@ -572,10 +572,10 @@ def _signed(number: int) -> bytes:
 
 
 def _overlap(boxes: list[tuple[slice, ...]]) -> bool:
-    starts = np.array([[each.start for each in box] for box in boxes], np.int64).reshape(
+    starts = np.array([[axis.start for axis in box] for box in boxes], np.int64).reshape(
         len(boxes), -1
     )
-    stops = np.array([[each.stop for each in box] for box in boxes], np.int64).reshape(
+    stops = np.array([[axis.stop for axis in box] for box in boxes], np.int64).reshape(
         len(boxes), -1
     )
     full = (starts < stops).all(1)

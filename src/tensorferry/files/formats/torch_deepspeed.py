@@ -84,7 +84,7 @@ class DeepSpeed(Format):
         models, optimizers = _files(path)
         refuse_links_out(models[0].parent, models[0].name)
         saved = [
-            [_ProcessFile(each, _names(os.fspath(each), allow)) for each in files]
+            [_ProcessFile(file, _names(os.fspath(file), allow)) for file in files]
             for files in (models, optimizers)
         ]
         return _DeepSpeedCheckpoint(os.fspath(path), *saved).contents()
@@ -175,12 +175,12 @@ class _ProcessFile(SavedFile):
     def part(self, holder: Any, key: str, kind: type) -> Any:
         """A required entry of a dict, with a check of its type."""
         if isinstance(holder, dict):
-            found = holder.get(key)
+            value = holder.get(key)
         else:
-            found = None
-        if not isinstance(found, kind):
+            value = None
+        if not isinstance(value, kind):
             raise FileFormatError(f"{self.path} has no {key}, as DeepSpeed saves it.")
-        return found
+        return value
 
     def vector(self, leaf: Any, name: str) -> Any:
         """A flat vector without gaps."""
@@ -212,7 +212,9 @@ class _DeepSpeedCheckpoint:
         self._where = where
         self._models = models
         self._optimizers = optimizers
-        self._states = [each.part(each.root, "optimizer_state_dict", dict) for each in optimizers]
+        self._states = [
+            optimizer.part(optimizer.root, "optimizer_state_dict", dict) for optimizer in optimizers
+        ]
         stage = self._states[0].get("zero_stage")
         if type(stage) is InstanceOf and len(stage.arguments) == 1:
             stage = stage.arguments[0]
@@ -273,15 +275,15 @@ class _DeepSpeedCheckpoint:
     def _shapes(self, shapes: Any) -> list[tuple[str, tuple[int, ...]]]:
         from ..pickles.torch_distributed import lengths
 
-        found = []
+        named_shapes = []
         for name, told in shapes.items() if isinstance(shapes, dict) else [("", None)]:
             shape = lengths(told)
             if type(name) is not str or shape is None or len(shape) > 64:
                 raise FileFormatError(
                     f"{self._models[0].path} does not say of what shape {str(name)[:100]!r} is."
                 )
-            found.append((name, shape))
-        return found
+            named_shapes.append((name, shape))
+        return named_shapes
 
     def _whole(self, name: str, place: _Slice, vectors: list[list[Any]]) -> _Whole:
         """A whole parameter, from the vectors of all processes."""
@@ -313,11 +315,11 @@ class _DeepSpeedCheckpoint:
         tree |= self._values(
             first, {key: value for key, value in first.root.items() if key != "optimizer"}
         )
-        found = first.described(tree)
+        unpickled = first.described(tree)
         self._compare("values", self._optimizers, self._states, others)
-        self._compare("values", self._models, [each.root for each in self._models], others)
+        self._compare("values", self._models, [saved.root for saved in self._models], others)
         tensors = {}
-        for name, leaf in found.leaves.items():
+        for name, leaf in unpickled.leaves.items():
             if type(leaf) is _Whole:
                 stored = leaf.stored
             else:
@@ -326,15 +328,15 @@ class _DeepSpeedCheckpoint:
                 others[name] = stored
             else:
                 tensors[name] = stored
-        paths = tuple(each.path for each in (*self._models, *self._optimizers))
+        paths = tuple(saved.path for saved in (*self._models, *self._optimizers))
         asked = tuple(
             dict.fromkeys(
                 name
-                for each in (*self._models, *self._optimizers)
-                for name in each.vocabulary.asked
+                for saved in (*self._models, *self._optimizers)
+                for name in saved.vocabulary.asked
             )
         )
-        return Contents("deepspeed", paths, tensors, {}, found.tree, others, asked)
+        return Contents("deepspeed", paths, tensors, {}, unpickled.tree, others, asked)
 
     def _compare(
         self,
@@ -361,9 +363,9 @@ class _DeepSpeedCheckpoint:
         kept = self._values(
             saved, {key: value for key, value in holder.items() if key != "optimizer"}
         )
-        found = saved.described(kept)
-        return values_of(found.tree), {
-            name: getattr(leaf, "stored", None) for name, leaf in found.leaves.items()
+        unpickled = saved.described(kept)
+        return values_of(unpickled.tree), {
+            name: getattr(leaf, "stored", None) for name, leaf in unpickled.leaves.items()
         }
 
     def _values(self, saved: _ProcessFile, holder: dict[Any, Any]) -> dict[Any, Any]:
@@ -443,18 +445,21 @@ class _DeepSpeedCheckpoint:
         else:
             key = "base_optimizer_state"
         bases = [state.get(key) for state in self._states]
-        found = [base.get("state") if isinstance(base, dict) else None for base in bases]
-        states = [state for state in found if isinstance(state, dict)]
-        if len(states) != len(found):
+        held = [base.get("state") if isinstance(base, dict) else None for base in bases]
+        states = [state for state in held if isinstance(state, dict)]
+        if len(states) != len(held):
             others["optimizer.state"] = "it is not kept as one dict for each process"
             return {}
         made: dict[str, Any] = {}
         kinds = dict.fromkeys(
-            kind for each in states[0].values() if isinstance(each, dict) for kind in each
+            kind
+            for one_state in states[0].values()
+            if isinstance(one_state, dict)
+            for kind in one_state
         )
         for kind in kinds:
             leaves = [
-                [each.get(kind) for each in state.values() if isinstance(each, dict)]
+                [one_state.get(kind) for one_state in state.values() if isinstance(one_state, dict)]
                 for state in states
             ]
             flat = all(

@@ -129,9 +129,9 @@ def _read_inside(archive: Archive, name: str, contents: Contents, allow: frozens
 
     record = archive.record(archive[name])
     inner = Archive(archive.path, may_lack_sums=True, within=(record.offset, record.nbytes))
-    found, others = unpickled_in(inner, stem_of(inner), Names(archive.path, allow))
-    contents.asks_for = tuple(dict.fromkeys((*contents.asks_for, *found.asks_for)))
-    _add(contents, archive, found.leaves, others)
+    unpickled, others = unpickled_in(inner, stem_of(inner), Names(archive.path, allow))
+    contents.asks_for = tuple(dict.fromkeys((*contents.asks_for, *unpickled.asks_for)))
+    _add(contents, archive, unpickled.leaves, others)
 
 
 def _add(
@@ -175,16 +175,18 @@ def _read_members(archive: Archive, stem: str, contents: Contents) -> None:
             tensors[f"{model}.{name}" if several else name] = leaf
         others = {}
         for name, leaf in tensors.items():
-            found = leaf if type(leaf) is str else resolvers[folder](name, leaf)
-            if isinstance(found, str):
+            resolved = leaf if type(leaf) is str else resolvers[folder](name, leaf)
+            if isinstance(resolved, str):
                 others[name] = (
-                    NotTensor(found) if folder == "data/constants" and type(leaf) is str else found
+                    NotTensor(resolved)
+                    if folder == "data/constants" and type(leaf) is str
+                    else resolved
                 )
-            tensors[name] = found
+            tensors[name] = resolved
         _add(
             contents,
             archive,
-            {name: found for name, found in tensors.items() if name not in others},
+            {name: resolved for name, resolved in tensors.items() if name not in others},
             others,
         )
 

@@ -112,25 +112,25 @@ def _sets(folder: Path) -> dict[tuple[str, str], dict[int, str]]:
 
     Empty if there are other files with tensors, because then the folder is something else.
     """
-    found: dict[tuple[str, str], dict[int, str]] = {}
+    ranks_of: dict[tuple[str, str], dict[int, str]] = {}
     for name in os.listdir(folder):  # noqa: PTH208 - names only
         match = _NAMED.fullmatch(name)
         if match is not None:
-            found.setdefault((match[1], match[3]), {})[int(match[2])] = name
+            ranks_of.setdefault((match[1], match[3]), {})[int(match[2])] = name
         elif name.lower().endswith(_TENSORS):
             return {}
-    return found
+    return ranks_of
 
 
 def _files(folder: Path) -> list[Path]:
-    found = _sets(folder)
-    if len(found) != 1:
-        several = [f"{before}…{behind}" for before, behind in found]
+    sets = _sets(folder)
+    if len(sets) != 1:
+        several = [f"{before}…{behind}" for before, behind in sets]
         raise FileFormatError(
             f"{folder} has files of several sets of processes: {named(several)}.",
             "a folder with one of them each",
         )
-    (ranks,) = found.values()
+    (ranks,) = sets.values()
     missing = sorted(set(range(max(ranks) + 1 if max(ranks) < _MOST_RANKS else 0)) - ranks.keys())
     if missing or max(ranks) >= _MOST_RANKS:
         raise FileFormatError(
@@ -165,7 +165,7 @@ def _merged(where: str, ranks: list[_Rank]) -> Contents:
         if type(leaf) is PiecesOf:
             _join(where, name, ranks, contents)
             continue
-        if len({type(each) for each in leaves}) > 1:
+        if len({type(value) for value in leaves}) > 1:
             raise FileFormatError(
                 f"{where}: {name[:200]} is shared out by some of the processes only."
             )

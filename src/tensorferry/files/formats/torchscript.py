@@ -49,9 +49,9 @@ class TorchScript(Format):
 
         archive, stem = _opened(path)
         where = os.fspath(path)
-        found, others = unpickled_in(archive, stem, ScriptNames(where, allow))
-        tree = found.tree if found.tree is not None else {}
-        made = Contents(self.name, (where,), found.leaves, {}, tree, others, found.asks_for)
+        unpickled, others = unpickled_in(archive, stem, ScriptNames(where, allow))
+        tree = unpickled.tree if unpickled.tree is not None else {}
+        made = Contents(self.name, (where,), unpickled.leaves, {}, tree, others, unpickled.asks_for)
 
         def named(root: Any) -> Any:
             if type(root) is not tuple or type(tree) is not dict:

@@ -508,9 +508,9 @@ class Machine(Tape):
         self.stack.append(self.vocabulary.call(function, arguments, keywords))
 
     def instance(self) -> None:
-        found = self.find(self.line(), self.line())
+        global_ = self.find(self.line(), self.line())
         arguments = tuple(self.items())
-        self.stack.append(self.vocabulary.call(found, arguments))
+        self.stack.append(self.vocabulary.call(global_, arguments))
 
     def object_marked(self) -> None:
         function, *arguments = self.items()

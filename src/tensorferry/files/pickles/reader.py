@@ -51,7 +51,7 @@ __all__ = ["Unpickled", "described", "globals_of", "root_of"]
 _OTHERS = frozenset({complex, bytes, bytearray, Special})
 _STEPS_FOR_GLOBALS = 200_000
 _FACTORIES: dict[str, Any] = {
-    each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)
+    kind.__name__: kind for kind in (dict, list, set, tuple, int, float, str, bool)
 }
 _MOST_SEARCHED = 1_000_000
 _MOST_LETTERS = 1 << 28
@@ -125,8 +125,8 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
             tree.update(
                 (name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items()
             )
-        found = {**flat} if type(flat) is Ordered else flat
-        return Unpickled(found, tree, asks_for, _besides(vocabulary, found))
+        flat_leaves = {**flat} if type(flat) is Ordered else flat
+        return Unpickled(flat_leaves, tree, asks_for, _besides(vocabulary, flat_leaves))
     builder = _TreeBuilder(vocabulary, nbytes)
     whole = NOTHING if root is None else builder.node(root, ())
     return Unpickled(builder.leaves, whole, asks_for, _besides(vocabulary, builder.leaves))
@@ -160,12 +160,12 @@ def _besides(vocabulary: Names, leaves: dict[str, Any]) -> dict[str, str]:
     if not vocabulary.besides:
         return {}
     of = {id(leaf): besides for leaf, besides in vocabulary.besides}
-    found = (
+    reasons = (
         (f"{name}@{key}", why)
         for name, leaf in leaves.items()
         for key, why in of.get(id(leaf), {}).items()
     )
-    return {name if name not in leaves else f"{name}@": why for name, why in found}
+    return {name if name not in leaves else f"{name}@": why for name, why in reasons}
 
 
 def _flat(root: Any) -> dict[str, Any] | None:
@@ -368,15 +368,16 @@ class _TreeBuilder:
         return made
 
     def attributes(self, node: Any, keys: tuple[Any, ...] = ()) -> dict[str, Any]:
-        found = getattr(node, "attributes", None) or {}
-        if any(type(name) is not str or is_taken(name) for name in found) or (
-            found and node.factory is not None
+        attributes = getattr(node, "attributes", None) or {}
+        if any(type(name) is not str or is_taken(name) for name in attributes) or (
+            attributes and node.factory is not None
         ):
             raise UnsafeFileError(
                 f"{self.where} replaces what an OrderedDict does with attributes of that name."
             )
         return {
-            name: self.node(value, (*keys, name), is_value=False) for name, value in found.items()
+            name: self.node(value, (*keys, name), is_value=False)
+            for name, value in attributes.items()
         }
 
     def instance(self, node: InstanceOf) -> dict[Any, Any]:

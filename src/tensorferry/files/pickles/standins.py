@@ -249,9 +249,9 @@ class DTypeOf:
 def refused_among(values: Iterable[Any]) -> RefusedOf | None:
     """The first result of a call that is not allowed, of several values."""
     # A loop, because it is run for each call, and takes half the time of a generator.
-    for each in values:
-        if type(each) is RefusedOf:
-            return each
+    for value in values:
+        if type(value) is RefusedOf:
+            return value
     return None
 
 

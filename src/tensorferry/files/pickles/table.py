@@ -153,11 +153,11 @@ class PythonWords(VocabularyPart, ABC):
         if type(raw) is UnreadBytes:
             return raw._replace(kind=bytearray)
         if type(raw) in (bytes, bytearray):
-            found = raw
+            content = raw
         else:
-            found = self.encoded(raw, encoding)
-        self.spend(len(found))
-        return bytearray(found)
+            content = self.encoded(raw, encoding)
+        self.spend(len(content))
+        return bytearray(content)
 
 
 PYTHON_CALLS: dict[str, Callable[..., Any]] = {
@@ -199,8 +199,8 @@ class NumPyWords(PythonWords):
         else:
             name = ""
         if name in DTYPES:
-            found = numpy_dtype(name)
-            return DTypeOf(found, found.itemsize)
+            dtype = numpy_dtype(name)
+            return DTypeOf(dtype, dtype.itemsize)
         if type(code) is not str or not _NUMPY_CODE.fullmatch(code.lstrip("<>=|")):
             raise self.wrong(
                 "has a dtype of NumPy that is unknown: "
@@ -222,7 +222,7 @@ class NumPyWords(PythonWords):
             or len(state[1]) != 1
         ):
             raise self.wrong("has a dtype of NumPy with a state that is unknown")
-        if any(each is not None for each in state[2:5]) or instance.numpy is None:
+        if any(field is not None for field in state[2:5]) or instance.numpy is None:
             instance.numpy = None
         elif state[1] in "<>":
             instance.numpy = instance.numpy.newbyteorder("<" if state[1] == "<" else ">")
@@ -478,30 +478,30 @@ def _raw(raw: Any, length: int) -> bytes | None:
 
 
 def _date(names: VocabularyPart, raw: Any) -> Any:
-    found = _raw(raw, 4)
-    if found is None:
+    packed = _raw(raw, 4)
+    if packed is None:
         return ODD
-    year = int.from_bytes(found[:2], "big")
-    return names.kept(dt.date(year, *found[2:]).isoformat(), "datetime.date")
+    year = int.from_bytes(packed[:2], "big")
+    return names.kept(dt.date(year, *packed[2:]).isoformat(), "datetime.date")
 
 
 def _time(names: VocabularyPart, raw: Any, zone: Any = None) -> Any:
-    found = _raw(raw, 6)
-    if found is None or not _is_zone(zone):
+    packed = _raw(raw, 6)
+    if packed is None or not _is_zone(zone):
         return ODD
-    hour, micros = found[0], int.from_bytes(found[3:], "big")
-    own = dt.time(hour & 0x7F, found[1], found[2], micros, getattr(zone, "value", None))
+    hour, micros = packed[0], int.from_bytes(packed[3:], "big")
+    own = dt.time(hour & 0x7F, packed[1], packed[2], micros, getattr(zone, "value", None))
     return names.kept(own.isoformat(), "datetime.time")
 
 
 def _moment(names: VocabularyPart, raw: Any, zone: Any = None) -> Any:
-    found = _raw(raw, 10)
-    if found is None or not _is_zone(zone):
+    packed = _raw(raw, 10)
+    if packed is None or not _is_zone(zone):
         return ODD
-    year, micros = int.from_bytes(found[:2], "big"), int.from_bytes(found[7:], "big")
-    hour, minute, second = found[4:7]
+    year, micros = int.from_bytes(packed[:2], "big"), int.from_bytes(packed[7:], "big")
+    hour, minute, second = packed[4:7]
     zoned = getattr(zone, "value", None)
-    own = dt.datetime(year, found[2] & 0x7F, found[3], hour, minute, second, micros, zoned)
+    own = dt.datetime(year, packed[2] & 0x7F, packed[3], hour, minute, second, micros, zoned)
     return names.kept(own.isoformat(), "datetime.datetime")
 
 
@@ -552,11 +552,11 @@ def _fraction(names: VocabularyPart, above: Any, below: Any = 1) -> Any:
     if type(above) is str and below == 1:
         # Before Python 3.12.
         if len(above) <= _LONGEST_NUMBER:
-            found = _FRACTION.fullmatch(above)
+            match = _FRACTION.fullmatch(above)
         else:
-            found = None
-        if found:
-            above, below = int(found[1]), int(found[2] or 1)
+            match = None
+        if match:
+            above, below = int(match[1]), int(match[2] or 1)
         else:
             above, below = 0, 0
     if type(above) is not int or type(below) is not int:
@@ -710,8 +710,8 @@ def _type_texts(names: VocabularyPart, given: Any, *, is_free: bool = False) -> 
     """
     if len(given) > _LONGEST_TYPE:
         return None
-    found = [_type_text(names, each, is_free=is_free) for each in given]
-    return None if None in found else found  # type: ignore[return-value]
+    texts = [_type_text(names, type_, is_free=is_free) for type_ in given]
+    return None if None in texts else texts  # type: ignore[return-value]
 
 
 def _type_text(names: VocabularyPart, given: Any, *, is_free: bool) -> str | None:
@@ -723,7 +723,7 @@ def _type_text(names: VocabularyPart, given: Any, *, is_free: bool) -> str | Non
     if kind is KeptOf:
         return given.text if given.kind.startswith("the type ") else None
     if kind is list:
-        if not any(type(each) is list for each in given):
+        if not any(type(part) is list for part in given):
             inside = _type_texts(names, given)
         else:
             inside = None
@@ -742,9 +742,9 @@ _NUMPY_MAKE = frozenset(f"numpy.{core}.multiarray._reconstruct" for core in _COR
 VALUES: dict[str, str] = {
     **{f"builtins.{name}": name for name in (*_BUILTINS, *_SINGLETONS)},
     **{f"typing.{name}": f"typing.{name}" for name in _TYPING},
-    **{name: _own_name(name) for name in (f"numpy.{each}" for each in _NUMPY)},
-    **{name: _own_name(name) for name in (f"ml_dtypes.{each}" for each in _ML_DTYPES)},
-    **{name: _own_name(name) for name in (f"jax.numpy.{each}" for each in _JAX)},
+    **{name: _own_name(name) for name in (f"numpy.{word}" for word in _NUMPY)},
+    **{name: _own_name(name) for name in (f"ml_dtypes.{word}" for word in _ML_DTYPES)},
+    **{name: _own_name(name) for name in (f"jax.numpy.{word}" for word in _JAX)},
     **{name: public_name(name) for name in _PATHS},
     **{
         f"datetime.{name}": f"datetime.{name}"

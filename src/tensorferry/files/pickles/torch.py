@@ -91,9 +91,9 @@ def sparse(names: Any, layout: Any, data: Any) -> Any:
     else:
         lengths = size
     whole = type(lengths) in (list, tuple) and all(
-        type(each) is int and 0 <= each < 1 << 63 for each in lengths
+        type(length) is int and 0 <= length < 1 << 63 for length in lengths
     )
-    views = [each.view for each in tensors if type(each) is TensorOf]
+    views = [tensor.view for tensor in tensors if type(tensor) is TensorOf]
     if (
         not whole
         or len(views) < len(tensors)
@@ -236,27 +236,29 @@ def jagged(names: Any, made_of: Any) -> Any:
     return {**made, "values": values.but(requires_grad=grad)}
 
 
-def _lengths(found: Any) -> bool:
-    return type(found) is tuple and all(type(each) is int and 0 <= each < 1 << 63 for each in found)
+def _lengths(value: Any) -> bool:
+    return type(value) is tuple and all(
+        type(length) is int and 0 <= length < 1 << 63 for length in value
+    )
 
 
 def _array(value: Any, dtype: str) -> ArrayOf:
     return ArrayOf("tensor", np.array(value, dtype))
 
 
-def _of_list(found: Any, dtype: str) -> Any:
+def _of_list(value: Any, dtype: str) -> Any:
     """Numbers in a list, as in files before PyTorch 1.2."""
-    plain = type(found) is list and all(
-        type(each) in (int, float) and abs(each) < 1 << 62 for each in found
+    plain = type(value) is list and all(
+        type(number) in (int, float) and abs(number) < 1 << 62 for number in value
     )
-    return _array(found, dtype) if plain else found
+    return _array(value, dtype) if plain else value
 
 
-def _shape(found: Any) -> Any:
-    if type(found) is ArrayOf and found.values is not None:
-        return found.values.shape
-    if type(found) is TensorOf:
-        return found.view.shape
+def _shape(value: Any) -> Any:
+    if type(value) is ArrayOf and value.values is not None:
+        return value.values.shape
+    if type(value) is TensorOf:
+        return value.view.shape
     return None
 
 
@@ -410,9 +412,9 @@ class Names(NumPyWords):
         handler = self.calls.get(name)
         if handler is None:
             return ODD
-        for each in arguments:
-            if type(each) is Global and not self.knows(each.name) and name not in _TAKE_ANY:
-                return self.refuse_call(each.name, arguments)
+        for argument in arguments:
+            if type(argument) is Global and not self.knows(argument.name) and name not in _TAKE_ANY:
+                return self.refuse_call(argument.name, arguments)
         return handler(self, *arguments)
 
     def special(self, node: Special) -> Special | Kept:
@@ -480,16 +482,16 @@ class Names(NumPyWords):
             named = "untyped_storage"
         else:
             named = "storage"
-        found = self.known(name)
-        if found is None:
+        storage = self.known(name)
+        if storage is None:
             if dtype is None:
                 raw = QUANTISED.get(kind.name.rpartition(".")[2].removesuffix("Storage"))
             else:
                 raw = None
-            found = self.storages[name] = StorageOf(name, dtype, size, named, raw)
-        elif found.kind != named or found.dtype != dtype or found.size != size:
+            storage = self.storages[name] = StorageOf(name, dtype, size, named, raw)
+        elif storage.kind != named or storage.dtype != dtype or storage.size != size:
             raise self.wrong(f"describes storage {name[:100]!r} in two ways")
-        return found
+        return storage
 
     def known(self, name: str) -> StorageOf | None:
         """The storage with this name, if it has been described."""
@@ -663,7 +665,7 @@ class Names(NumPyWords):
 
     def size(self, lengths: Any = ()) -> Special:
         """``torch.Size(lengths)``."""
-        if type(lengths) not in (tuple, list) or not all(type(each) is int for each in lengths):
+        if type(lengths) not in (tuple, list) or not all(type(length) is int for length in lengths):
             raise self.wrong("describes a size that is no tuple of integers")
         return Special("size", list(lengths))
 
@@ -699,7 +701,7 @@ def _refused_in(state: Any) -> RefusedOf | None:
 
 def _attributes(state: Any) -> dict[str, str]:
     """The attributes of a tensor by name, and what each is."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for part in state if type(state) is tuple else (state,):
         attributes = part
         if type(part) is not dict:
@@ -708,10 +710,10 @@ def _attributes(state: Any) -> dict[str, str]:
             if str(name).startswith(_DYNAMO):
                 continue
             if _is_plain(value):
-                found[str(name)] = NotTensor("an attribute of a tensor")
+                reasons[str(name)] = NotTensor("an attribute of a tensor")
             else:
-                found[str(name)] = "an attribute that may hold tensors"
-    return found
+                reasons[str(name)] = "an attribute that may hold tensors"
+    return reasons
 
 
 def _is_plain(value: Any) -> bool:
@@ -721,7 +723,7 @@ def _is_plain(value: Any) -> bool:
         inside = value.values()
     elif type(value) in (list, tuple):
         inside = value
-    return all(each is None or type(each) in _PLAIN for each in inside)
+    return all(element is None or type(element) in _PLAIN for element in inside)
 
 
 def _other(reason: str) -> Callable[..., OtherOf]:

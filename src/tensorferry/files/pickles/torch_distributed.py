@@ -92,7 +92,7 @@ def lengths(value: Any) -> tuple[int, ...] | None:
     if type(value) is Special:
         value = value.value
     if type(value) not in (list, tuple) or not all(
-        type(each) is int and each >= 0 for each in value
+        type(length) is int and length >= 0 for length in value
     ):
         return None
     return tuple(value)
@@ -215,13 +215,13 @@ def _mesh_shape(about: dict[Any, Any]) -> tuple[int, ...] | None:
     axes = fields(about.get("_layout"), "._MeshLayout").get("axes")
     if type(axes) is not tuple:
         return None
-    found = []
+    mesh_shape = []
     for axis in axes:
         counts = lengths(fields(axis, "._FlatLayout").get("shape"))
         if counts is None:
             return None
-        found.append(prod(counts))
-    return tuple(found)
+        mesh_shape.append(prod(counts))
+    return tuple(mesh_shape)
 
 
 RankNames.calls = Names.calls | {"torch._tensor._rebuild_from_type_v2": RankNames.of_type}

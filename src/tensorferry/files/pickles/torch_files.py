@@ -369,11 +369,11 @@ def unpickled_in(
     resolve = ArchiveResolver(archive, stem, folder)
     archive.forget_names()
     root = root_of(lambda: archive.read_pages(pickle, MOST_PICKLE), vocabulary)
-    found = described(wrap(root) if wrap else root, vocabulary, pickle.size)
+    unpickled = described(wrap(root) if wrap else root, vocabulary, pickle.size)
     # They refer to the stand-ins. Without them, each stand-in is freed as soon as its tensor is
     # made.
     del root, vocabulary
-    return found, resolve.all(found.leaves) | found.besides
+    return unpickled, resolve.all(unpickled.leaves) | unpickled.besides
 
 
 def asked_in(
@@ -412,18 +412,18 @@ class LegacyNames(Names):
             # A class and its source code: only the class matters here, and it is refused unless it
             # is allowed.
             return key[1]
-        found = super().load(key)
-        if type(found) is not StorageOf:
-            return found
+        storage = super().load(key)
+        if type(storage) is not StorageOf:
+            return storage
         width = 1
-        if found.dtype:
-            width = find(found.dtype).itemsize
+        if storage.dtype:
+            width = find(storage.dtype).itemsize
         elif key[1].name.endswith("QInt32Storage"):
             width = 4
-        self.widths[found.key] = width
+        self.widths[storage.key] = width
         view = key[5] if len(key) == 6 else None
         if view is None:
-            return found
+            return storage
         if type(view) is tuple and len(view) == 3:
             name, start, size = view
         else:
@@ -436,15 +436,17 @@ class LegacyNames(Names):
             or size < 0
         ):
             raise self.wrong("describes a view of a storage that has no name, place or size")
-        if start + size > found.size or self.views.setdefault(name, (found.key, start * width)) != (
-            found.key,
+        if start + size > storage.size or self.views.setdefault(
+            name, (storage.key, start * width)
+        ) != (
+            storage.key,
             start * width,
         ):
             raise self.wrong(
-                f"describes a view of storage {found.key[:100]!r} that reaches past it, "
+                f"describes a view of storage {storage.key[:100]!r} that reaches past it, "
                 "or two of one name"
             )
-        return StorageOf(name, found.dtype, size, found.kind)
+        return StorageOf(name, storage.dtype, size, storage.kind)
 
 
 def read_legacy_file(
@@ -493,12 +495,12 @@ def read_legacy(
         FileFormatError: It is damaged.
         UnsafeFileError: As for `root_of`.
     """
-    found = []
+    pickles = []
     at = begin
     for _ in range(5):
-        found.append(root_of(lambda: data, vocabulary, at))
+        pickles.append(root_of(lambda: data, vocabulary, at))
         at = vocabulary.machine.at
-    magic, version, system, root, keys = found
+    magic, version, system, root, keys = pickles
     if (
         magic != _MAGIC_NUMBER
         or version != _VERSION
@@ -546,8 +548,8 @@ def resolved(
     root: Any, vocabulary: Names, resolve: FileResolver, nbytes: int
 ) -> tuple[Unpickled, dict[str, str]]:
     """A file's pickle, with tensors as leaves; and the names that cannot be loaded, and why."""
-    found = described(root, vocabulary, nbytes)
-    return found, resolve.all(found.leaves) | found.besides
+    unpickled = described(root, vocabulary, nbytes)
+    return unpickled, resolve.all(unpickled.leaves) | unpickled.besides
 
 
 def pages_of(path: Path) -> mmap.mmap:

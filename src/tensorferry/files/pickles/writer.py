@@ -81,10 +81,10 @@ class PickleWriter:
                 self.memo[key] = b"j" + struct.pack("<I", index)
 
     def got(self, key: Hashable) -> bool:
-        found = self.memo.get(key)
-        if found is None:
+        opcode = self.memo.get(key)
+        if opcode is None:
             return False
-        self.out += found
+        self.out += opcode
         return True
 
     def name(self, module: str, name: str) -> None:
@@ -164,7 +164,7 @@ class PickleWriter:
         self.name("__builtin__", type(node).__name__)
         # In an order that does not change with the hash of strings: equal contents make equal
         # bytes.
-        self.items(sorted(node, key=lambda each: (type(each).__name__, repr(each))), keys)
+        self.items(sorted(node, key=lambda element: (type(element).__name__, repr(element))), keys)
         self.end_tuple(1)
         self.called()
 
@@ -292,7 +292,7 @@ def _is_known(node: Special) -> bool:
     if node == NOTHING:
         return True
     if node.kind == "size":
-        return type(value) is list and all(type(each) is int for each in value)
+        return type(value) is list and all(type(element) is int for element in value)
     if type(value) is not str:
         return False
     if node.kind == "dtype":
@@ -343,7 +343,7 @@ class _TorchWriter(PickleWriter):
             return
         if node.kind == "size":
             self.name("torch", "Size")
-            self.entries(tuple(int(each) for each in node.value))
+            self.entries(tuple(int(length) for length in node.value))
             self.end_tuple(1)
         elif node.kind == "device":
             kind, _, index = str(node.value).partition(":")

@@ -133,11 +133,11 @@ def _values(stored: Stored, progress: Callable[[int], None]) -> Iterator[tuple[i
     masked, others, start = 0, 0, 0
     for block in stored.blocks():
         progress(block.nbytes)
-        for word, found in _special(block) if special else ():
-            count = int(np.count_nonzero(found))
+        for word, is_special in _special(block) if special else ():
+            count = int(np.count_nonzero(is_special))
             if count and word in counts:
                 counts[word] += count
-                first.setdefault(word, start + int(np.argmax(found)))
+                first.setdefault(word, start + int(np.argmax(is_special)))
             elif row.kind == "float":
                 masked += count
         if "zero" in row.specials or row.kind != "float":

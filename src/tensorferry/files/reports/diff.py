@@ -126,7 +126,7 @@ class Difference:
             or self.values
             or self.metadata
             or self.uncompared
-        ) and all(each.accepted for each in self.differing)
+        ) and all(difference.accepted for difference in self.differing)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -136,9 +136,9 @@ class Difference:
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
             "renamed": [{"a": a, "b": b} for a, b in self.renamed],
-            "differing": [each.to_dict() for each in self.differing],
-            "values": [each._asdict() for each in self.values],
-            "metadata": [each._asdict() for each in self.metadata],
+            "differing": [difference.to_dict() for difference in self.differing],
+            "values": [change._asdict() for change in self.values],
+            "metadata": [change._asdict() for change in self.metadata],
             "uncompared": self.uncompared,
         }
 
@@ -179,9 +179,9 @@ def diff(
         keys = (one.key, other.key)
         if keys not in seen:
             seen[keys] = _compared(one, other, progress)
-        found = seen[keys]
-        if found is not None:
-            differing.append(replace(found, name=name, accepted=accepts(found)))
+        difference = seen[keys]
+        if difference is not None:
+            differing.append(replace(difference, name=name, accepted=accepts(difference)))
     differing.sort(key=_prominence)
     only_a = [name for name in a.tensors if name not in b.tensors]
     only_b = [name for name in b.tensors if name not in a.tensors]
@@ -197,7 +197,9 @@ def diff(
         only_b=tuple(name for name in only_b if name not in news),
         renamed=renamed,
         differing=tuple(differing),
-        values=() if tensors_only else _changes(*(values_of(in_text(each)[0]) for each in (a, b))),
+        values=()
+        if tensors_only
+        else _changes(*(values_of(in_text(contents)[0]) for contents in (a, b))),
         metadata=() if tensors_only else _changes(_strings(a, b), _strings(b, a)),
         uncompared={
             name: why
@@ -207,10 +209,16 @@ def diff(
     )
 
 
-def _prominence(found: TensorDifference) -> tuple[bool, bool, bool, float, int]:
+def _prominence(difference: TensorDifference) -> tuple[bool, bool, bool, float, int]:
     """A sort key, largest differences first: shapes, dtypes, NaN on one side, then the distance."""
-    same = found.shapes[0] == found.shapes[1]
-    return found.accepted, same, not found.nans, -float(found.largest or 0), -found.elements
+    same = difference.shapes[0] == difference.shapes[1]
+    return (
+        difference.accepted,
+        same,
+        not difference.nans,
+        -float(difference.largest or 0),
+        -difference.elements,
+    )
 
 
 def _renamed(
@@ -220,13 +228,15 @@ def _renamed(
 
     Tensors without a possible partner are not read.
     """
-    kinds = [{(each.dtype, each.shape) for each in side.values() if each.size} for side in (a, b)]
+    kinds = [
+        {(tensor.dtype, tensor.shape) for tensor in side.values() if tensor.size} for side in (a, b)
+    ]
     there: dict[Any, list[str]] = {}
     known: dict[Hashable, bytes] = {}
     for name, stored in b.items():
         if (stored.dtype, stored.shape) in kinds[0]:
             there.setdefault(_digest(stored, known, progress), []).append(name)
-    found = []
+    renamed = []
     for name, stored in a.items():
         if (stored.dtype, stored.shape) in kinds[1]:
             others = there.get(_digest(stored, known, progress))
@@ -234,11 +244,12 @@ def _renamed(
                 # If several are equal (biases of 0, say), take one whose name ends in the same way.
                 last = name.rpartition(".")[2]
                 other = next(
-                    (each for each in others if each.rpartition(".")[2] == last), others[0]
+                    (name_there for name_there in others if name_there.rpartition(".")[2] == last),
+                    others[0],
                 )
                 others.remove(other)
-                found.append((name, other))
-    return tuple(found)
+                renamed.append((name, other))
+    return tuple(renamed)
 
 
 def _digest(
@@ -276,13 +287,17 @@ def _compared(
     return TensorDifference("", dtypes, shapes, tally.elements, tally.largest, position, tally.nans)
 
 
-def _accepted(found: TensorDifference, *, tolerance: float | None, any_dtype: bool) -> bool:
-    same_dtype = found.dtypes[0] == found.dtypes[1]
-    if found.shapes[0] != found.shapes[1] or found.nans or not (same_dtype or any_dtype):
+def _accepted(difference: TensorDifference, *, tolerance: float | None, any_dtype: bool) -> bool:
+    same_dtype = difference.dtypes[0] == difference.dtypes[1]
+    if (
+        difference.shapes[0] != difference.shapes[1]
+        or difference.nans
+        or not (same_dtype or any_dtype)
+    ):
         return False
     if tolerance is None:
-        return not same_dtype and not found.elements
-    return found.largest is None or found.largest <= tolerance
+        return not same_dtype and not difference.elements
+    return difference.largest is None or difference.largest <= tolerance
 
 
 def pairs(one: Stored, other: Stored) -> Iterator[tuple[int, Array, Array]]:
@@ -421,7 +436,7 @@ def _strings(one: Contents, other: Contents) -> dict[str, str]:
 
 def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Change, ...]:
     # As Python code, 1, 1.0 and True differ, and NaN equals itself.
-    x, y = ({place: written(value) for place, value in each.items()} for each in (a, b))
+    x, y = ({place: written(value) for place, value in side.items()} for side in (a, b))
     places = [*x, *(place for place in y if place not in x)]
     return tuple(
         Change(place, x.get(place), y.get(place))

@@ -129,7 +129,7 @@ class _ValueCounts:
         if self._smallest is None or self._largest is None:
             return Statistics(None, None, None, 0, self._nans, self._infinite, ())
         centres = (np.arange(_BINS) + 0.5) / (_BINS // 2) - 1
-        low, high = (ldexp(float(each), -self._reach) for each in (self._smallest, self._largest))
+        low, high = (ldexp(float(value), -self._reach) for value in (self._smallest, self._largest))
         columns = np.zeros(_BINS, np.int64)
         if high > low:
             columns = np.clip((centres - low) / (high - low) * _COLUMNS, 0, _COLUMNS - 1).astype(

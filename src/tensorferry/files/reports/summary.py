@@ -119,20 +119,20 @@ def fold(entries: Iterable[tuple[str, str, tuple[int, ...]]]) -> list[Fold]:
     for name, dtype, shape in entries:
         template, numbers = _template(name, words)
         key = (template, kinds.setdefault((dtype, shape), len(kinds)))
-        found = groups.setdefault(key, name)
-        if found is name:
+        family = groups.setdefault(key, name)
+        if family is name:
             continue
-        if isinstance(found, str):
-            found = groups[key] = _Family(_template(found, words)[1])
-        found.add(numbers)
+        if isinstance(family, str):
+            family = groups[key] = _Family(_template(family, words)[1])
+        family.add(numbers)
     shapes = list(kinds)
     return [
-        each
-        for (template, kind), found in groups.items()
-        for each in (
-            (Fold((found,), (), *shapes[kind], 1),)
-            if isinstance(found, str)
-            else _folds(_NUMBER.split(template)[::2], found, *shapes[kind])
+        folded
+        for (template, kind), family in groups.items()
+        for folded in (
+            (Fold((family,), (), *shapes[kind], 1),)
+            if isinstance(family, str)
+            else _folds(_NUMBER.split(template)[::2], family, *shapes[kind])
         )
     ]
 
@@ -142,17 +142,17 @@ def _template(name: str, words: dict[str, tuple[str, list[str]]]) -> tuple[str, 
     template, numbers = [], []
     # Most words of a name have occurred before.
     for word in name.split("."):
-        found = words.get(word)
-        if found is None:
+        known = words.get(word)
+        if known is None:
             if len(word) < 19 and word.isascii() and word.isdecimal():
-                found = ("0", [word])
+                known = ("0", [word])
             else:
                 pieces = _NUMBER.split(word)
-                found = ("0".join(pieces[::2]), pieces[1::2])
+                known = ("0".join(pieces[::2]), pieces[1::2])
             if len(words) < _MOST_WORDS:
-                words[word] = found
-        template.append(found[0])
-        numbers += found[1]
+                words[word] = known
+        template.append(known[0])
+        numbers += known[1]
     return ".".join(template), numbers
 
 
@@ -247,7 +247,7 @@ def _boxes(node: Any, same: dict[int, int], level: int) -> tuple[tuple[Ranges, .
 def _ranges(values: list[str]) -> Ranges:
     """Numbers, sorted, as ranges. ``01`` and ``1`` are different."""
     padded = {len(value) for value in values if value[0] == "0" and value != "0"}
-    found: list[tuple[str, str]] = []
+    ranges: list[tuple[str, str]] = []
     before: tuple[bool, int] | None = None
     for value in sorted(
         values, key=lambda value: (len(value) if len(value) in padded else 0, int(value))
@@ -256,13 +256,13 @@ def _ranges(values: list[str]) -> Ranges:
         if (
             before is not None
             and here == (before[0], before[1] + 1)
-            and _steps(found[-1][1], value)
+            and _steps(ranges[-1][1], value)
         ):
-            found[-1] = (found[-1][0], value)
+            ranges[-1] = (ranges[-1][0], value)
         else:
-            found.append((value, value))
+            ranges.append((value, value))
         before = here
-    return tuple(found)
+    return tuple(ranges)
 
 
 def _steps(one: str, following: str) -> bool:
@@ -308,10 +308,13 @@ def modules(folds: Sequence[Fold]) -> dict[str, int]:
     Returns:
         Empty if there are no modules, only tensors.
     """
-    entries = [(re.split("[./]", each.name), each.total * prod(each.shape), each) for each in folds]
+    entries = [
+        (re.split("[./]", folded.name), folded.total * prod(folded.shape), folded)
+        for folded in folds
+    ]
     groups: dict[tuple[str, ...], list[_Entry]] = {(): entries}
     while len(groups) < _MOST_PARTS:
-        largest = max(groups, key=lambda each: sum(size for _, size, _ in groups[each]))
+        largest = max(groups, key=lambda group: sum(size for _, size, _ in groups[group]))
         depth = len(largest) + 1
         size = sum(size for _, size, _ in groups[largest])
         if not any(len(path) > depth for path, _, _ in groups[largest]) or (
@@ -319,9 +322,11 @@ def modules(folds: Sequence[Fold]) -> dict[str, int]:
         ):
             break
         groups |= _apart(largest, groups.pop(largest))
-    found = {".".join(each): sum(size for _, size, _ in inside) for each, inside in groups.items()}
-    if 1 < len(found) < sum(each.total for each in folds):
-        return found
+    sizes = {
+        ".".join(group): sum(size for _, size, _ in inside) for group, inside in groups.items()
+    }
+    if 1 < len(sizes) < sum(folded.total for folded in folds):
+        return sizes
     return {}
 
 
@@ -333,12 +338,14 @@ def _apart(name: tuple[str, ...], inside: list[_Entry]) -> dict[tuple[str, ...],
     depth = len(name)
     heads = {path[depth] for path, _, _ in inside if len(path) > depth}
     if any(
-        "#" in head and each != head and _without(each) == head for head in heads for each in heads
+        "#" in head and other != head and _without(other) == head
+        for head in heads
+        for other in heads
     ):
         # A fold has tensors of one shape. Layers of other sizes are in other folds.
         few = sum(fold.total for _, _, fold in inside) <= _MOST_UNFOLDED
         if few:
-            several = [each for entry in inside for each in _unfolded(entry, depth)]
+            several = [unfolded for entry in inside for unfolded in _unfolded(entry, depth)]
         else:
             several = []
         if several and len({tuple(path[: depth + 1]) for path, _, _ in several}) <= _MOST_PARTS:
@@ -376,15 +383,15 @@ def quantisation(
     Known are the blocks of GGUF, PyTorch's quantised tensors, and the layouts of GPTQ, AWQ and
     bitsandbytes: packed integers with scales beside them, under certain names.
     """
-    found: dict[str, int] = {}
-    for each in blocks.values():
-        kind = each.kind.replace("gguf.", "", 1)
-        found[kind] = found.get(kind, 0) + 1
-    for place in [each for each in values if each.endswith("scheme")]:
+    counts: dict[str, int] = {}
+    for noted in blocks.values():
+        kind = noted.kind.replace("gguf.", "", 1)
+        counts[kind] = counts.get(kind, 0) + 1
+    for place in [key for key in values if key.endswith("scheme")]:
         value, above = values[place], place[: -len("scheme")]
         if str(value).startswith("per_") and str(values.get(f"{above}dtype"))[:1] == "q":
             kind = f"{values[f'{above}dtype']} {value}"
-            found[kind] = found.get(kind, 0) + 1
+            counts[kind] = counts.get(kind, 0) + 1
     packed: dict[str, dict[str, list[Fold]]] = {}
     for fold in folds:
         name = _PACKED.fullmatch(fold.name)
@@ -394,8 +401,8 @@ def quantisation(
             packed.setdefault(above, {}).setdefault(name[2], []).append(fold)
     for above, parts in packed.items():
         for kind, fold in _layouts(above, parts):
-            found[kind] = found.get(kind, 0) + fold.total
-    return found
+            counts[kind] = counts.get(kind, 0) + fold.total
+    return counts
 
 
 def _layouts(above: str, parts: Mapping[str, list[Fold]]) -> Iterator[tuple[str, Fold]]:
@@ -433,16 +440,19 @@ def shards(paths: Sequence[str]) -> Shards | None:
     """The shards of the checkpoint to which these files belong; ``None`` if it has no shards."""
     for path in paths:
         folder, name = os.path.split(path)
-        found = _SHARD.fullmatch(name)
-        if found is not None and 0 < int(found[2]) <= int(found[3]) <= _MOST_SHARDS:
+        match = _SHARD.fullmatch(name)
+        if match is not None and 0 < int(match[2]) <= int(match[3]) <= _MOST_SHARDS:
             if is_on_server(path):
                 return None  # a server lists no folders
             there = set(os.listdir(folder or "."))  # noqa: PTH208 - names only
             wanted = (
-                f"{found[1]}{number:05d}-of-{found[3]}{found[4]}"
-                for number in range(1, int(found[3]) + 1)
+                f"{match[1]}{number:05d}-of-{match[3]}{match[4]}"
+                for number in range(1, int(match[3]) + 1)
             )
-            return Shards(int(found[3]), tuple(each for each in wanted if each not in there))
+            return Shards(
+                int(match[3]),
+                tuple(wanted_name for wanted_name in wanted if wanted_name not in there),
+            )
     return None
 
 
@@ -518,17 +528,17 @@ def summarise(path: Path, contents: Contents) -> Summary:
     once = folds
     if tied:
         once = fold(
-            (name, each.dtype, each.shape)
-            for each in folds
-            for name in each.unfold()
+            (name, folded.dtype, folded.shape)
+            for folded in folds
+            for name in folded.unfold()
             if name not in tied
         )
     parameters = dict(held)
-    for name, each in blocks.items():
+    for name, noted in blocks.items():
         if name not in tied:
             parameters["uint8"] -= tensors[name].size
-            parameters[each.kind] = parameters.get(each.kind, 0) + prod(
-                each.shape(tensors[name].shape)
+            parameters[noted.kind] = parameters.get(noted.kind, 0) + prod(
+                noted.shape(tensors[name].shape)
             )
     return Summary(
         path=str(path),
@@ -564,7 +574,7 @@ def values_of(contents: Contents) -> dict[str, Any]:
     An empty container counts as a value. If two have the same path, because a key contains a dot,
     one gets a suffix.
     """
-    found = named_values(contents.tree)
-    if found.get("") == NOTHING:
-        return {**found, "": None}
-    return found
+    named = named_values(contents.tree)
+    if named.get("") == NOTHING:
+        return {**named, "": None}
+    return named

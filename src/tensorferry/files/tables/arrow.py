@@ -198,13 +198,13 @@ def put(
     """
     index, name, kind = column
     code = f"{table}.column({index})".replace("{", "{{").replace("}", "}}")
-    found = TableColumn(
+    table_column = TableColumn(
         path, (path, index), name, type_of(kind), str(kind), rows, pieces, whole, in_place, code
     )
     if contents.columns is None:
         contents.columns = TableColumns()
-    contents.columns[name] = found
-    seen = look_at(found)
+    contents.columns[name] = table_column
+    seen = look_at(table_column)
     if isinstance(seen, str):
         contents.others[name] = seen
     else:
@@ -418,19 +418,19 @@ def _seen(array: Any) -> Column | None:
     """A column in a mapped file, if its numbers lie there as they are; otherwise ``None``."""
     kind = type_of(array.type)
     if _is_stored_plainly(kind):
-        found = column_of(kind, chunks_of(array))
+        column = column_of(kind, chunks_of(array))
     else:
-        found = None
-    return found if isinstance(found, Column) else None
+        column = None
+    return column if isinstance(column, Column) else None
 
 
-def _in_place(path: str, found: Column, base: int, size: int) -> Extent | None:
+def _in_place(path: str, column: Column, base: int, size: int) -> Extent | None:
     """Where a column lies in a file that is mapped at `base`, if it lies there as a tensor does."""
-    if found.nulls[0] or found.order not in (None, (*range(len(found.inner)),)):
+    if column.nulls[0] or column.order not in (None, (*range(len(column.inner)),)):
         return None
-    if found.obstacles(exactly=False) or 0 in found.shape:
+    if column.obstacles(exactly=False) or 0 in column.shape:
         return None
-    stored = Extent(found.dtype, found.shape, path, address(found.view()) - base)
+    stored = Extent(column.dtype, column.shape, path, address(column.view()) - base)
     if not 0 <= stored.offset <= size - stored.nbytes:
         raise FileFormatError(
             f"{path} has a column of shape {list(stored.shape)} that does not lie inside of it."

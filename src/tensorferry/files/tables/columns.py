@@ -162,14 +162,14 @@ def look_at(column: TableColumn) -> Stored | str:
     """
     reader = _Reader(column, {}, DtypeRule())
     try:
-        found = reader.typed
+        typed = reader.typed
     except ConversionError as error:
         return error.message
-    if isinstance(found, Refused):
-        return _why(column, found)
-    if not isinstance(found, Column) or not has_fixed_shape(column.kind):
+    if isinstance(typed, Refused):
+        return _why(column, typed)
+    if not isinstance(typed, Column) or not has_fixed_shape(column.kind):
         return f"{column.title}: the lengths of its lists are known when load or convert reads it"
-    return reader.of_fixed_shape(found)
+    return reader.of_fixed_shape(typed)
 
 
 def read_column(
@@ -200,14 +200,14 @@ def read_column(
         UnsafeFileError: It has far more elements than the size of its file allows.
     """
     reader = _Reader(column, keywords, rule, exclude, target)
-    found = reader.typed
-    if isinstance(found, Refused) and found.stays:
-        return Leaf(_why(column, found))
-    if isinstance(found, Refused):
-        raise reader.refusal(found._replace(lacks=bool(found.asked) and reader.lacks(found.asked)))
-    if isinstance(found, Column) and found.unit != CODES and has_fixed_shape(column.kind):
-        return reader.streamed(found)
-    if isinstance(found, Column) and found.unit != CODES:
+    typed = reader.typed
+    if isinstance(typed, Refused) and typed.stays:
+        return Leaf(_why(column, typed))
+    if isinstance(typed, Refused):
+        raise reader.refusal(typed._replace(lacks=bool(typed.asked) and reader.lacks(typed.asked)))
+    if isinstance(typed, Column) and typed.unit != CODES and has_fixed_shape(column.kind):
+        return reader.streamed(typed)
+    if isinstance(typed, Column) and typed.unit != CODES:
         alike = reader.measured()
     else:
         alike = None
@@ -225,12 +225,12 @@ def validate_column(column: TableColumn) -> None:
         ConversionError: The column is damaged.
     """
     for chunks in _parts(column):
-        found = _found(
+        typed = _found(
             ArrowColumn(
                 _KIND, column.name, column.kind, chunks, hints.Code(column.code, stays=True)
             )
         )
-        elements = found.elements if isinstance(found, Ragged) else found
+        elements = typed.elements if isinstance(typed, Ragged) else typed
         if isinstance(elements, Column):
             with suppress(LossyCastError):  # a number that int64 does not hold
                 elements.values_with_any_nulls()
@@ -271,11 +271,11 @@ def _elements(chunk: Chunk) -> int:
     return max(chunk.length, *map(_elements, chunk.children), 0)
 
 
-def _why(column: TableColumn, found: Refused) -> str:
+def _why(column: TableColumn, refused: Refused) -> str:
     """Why a column is no tensor, for the contents of a file."""
-    if found.asked:
-        return f"{found.why}: dtype={{{quoted(column.name)}: {quoted(found.asked)}}} makes numbers of it"
-    return NotTensor(found.why)
+    if refused.asked:
+        return f"{refused.why}: dtype={{{quoted(column.name)}: {quoted(refused.asked)}}} makes numbers of it"
+    return NotTensor(refused.why)
 
 
 def has_fixed_shape(kind: Type) -> bool:
@@ -332,18 +332,18 @@ class _Reader:
         except ConversionError as error:
             raise self.in_column(error) from error
 
-    def of_fixed_shape(self, found: Column) -> Stored:
+    def of_fixed_shape(self, typed: Column) -> Stored:
         """The tensor of a column whose rows have a shape: in the file, if it lies there so."""
         there = self.column.in_place
-        shape = self.shape_of(found)
-        if there is not None and (there.dtype, there.shape) == (found.dtype, shape):
+        shape = self.shape_of(typed)
+        if there is not None and (there.dtype, there.shape) == (typed.dtype, shape):
             return there
-        dtype = self._filled_dtype(found)
-        return Decoded(dtype, shape, partial(self._values, found, dtype), self.column.key)
+        dtype = self._filled_dtype(typed)
+        return Decoded(dtype, shape, partial(self._values, typed, dtype), self.column.key)
 
-    def streamed(self, found: Column) -> Any:
+    def streamed(self, typed: Column) -> Any:
         """A column whose rows have one shape. It is read some rows at a time."""
-        values = self.of_fixed_shape(found)
+        values = self.of_fixed_shape(typed)
         if not self._masks_nulls:
             return Leaf(values)
         return Masked(
@@ -351,30 +351,30 @@ class _Reader:
             Leaf(Decoded("bool", values.shape, self._masks, (self.column.key, "mask"))),
         )
 
-    def shape_of(self, found: Column) -> tuple[int, ...]:
+    def shape_of(self, typed: Column) -> tuple[int, ...]:
         """The shape of the tensor, with the rows of the header."""
-        column, itemsize = self.column, find(found.dtype).itemsize
+        column, itemsize = self.column, find(typed.dtype).itemsize
         where = f"{column.path}: {column.name!r}"
-        shape = checked((column.rows, *found.shape[1:]), itemsize, where)
+        shape = checked((column.rows, *typed.shape[1:]), itemsize, where)
         _refuse_bomb(column, prod(shape) * itemsize)
         return shape
 
     # -- rows of one shape -------------------------------------------------------------------------
 
-    def _filled_dtype(self, found: Column) -> str:
+    def _filled_dtype(self, typed: Column) -> str:
         """The dtype of a column whose nulls are replaced, if it has any."""
         nulls, name, rule = self.keywords.get("nulls"), self.column.name, self.rule
         if nulls is None:
-            return found.dtype
-        one = Piece(1, np.zeros(1, numpy_dtype(found.dtype)), (Missing(np.ones(1, bool), 1),))
-        x = TableContents(_KIND, None, Column(found.dtype, (), [one]))
+            return typed.dtype
+        one = Piece(1, np.zeros(1, numpy_dtype(typed.dtype)), (Missing(np.ones(1, bool), 1),))
+        x = TableContents(_KIND, None, Column(typed.dtype, (), [one]))
         becomes = partial(dtype_of_leaf, rule, name=name)
         try:
             filled = _found(
                 apply_column_keywords(x, becomes("float64"), in_tree=becomes, nulls=nulls)
             )
         except LossyCastError:
-            return found.dtype  # an error only if there are nulls
+            return typed.dtype  # an error only if there are nulls
         assert isinstance(filled, Column)  # noqa: S101 - it was one
         return filled.dtype
 
@@ -388,14 +388,14 @@ class _Reader:
         with closing(_parts(self.column)) as parts:
             for chunks in parts:
                 try:
-                    found = self.found(chunks, **self.keywords)
-                    if isinstance(found, Column) and found.fill is None and found.nulls[0]:
+                    piece = self.found(chunks, **self.keywords)
+                    if isinstance(piece, Column) and piece.fill is None and piece.nulls[0]:
                         more = sum(self._nulls_in(rest) for rest in parts)
-                        found.nulls = (found.nulls[0] + more, found.nulls[1])
-                        raise self.refusal(found, before)
-                    if isinstance(found, Refused):
-                        raise self.refusal(found, before)
-                    array = self._array(found, typed, dtype)
+                        piece.nulls = (piece.nulls[0] + more, piece.nulls[1])
+                        raise self.refusal(piece, before)
+                    if isinstance(piece, Refused):
+                        raise self.refusal(piece, before)
+                    array = self._array(piece, typed, dtype)
                 except ConversionError as error:
                     raise self.in_column(error, before) from error
                 yield array
@@ -403,20 +403,20 @@ class _Reader:
         if before != self.column.rows:
             raise self.changed()
 
-    def _array(self, found: Found, typed: Column, dtype: str) -> Array:
-        if not isinstance(found, Column) or found.shape[1:] != typed.shape[1:]:
+    def _array(self, piece: Found, typed: Column, dtype: str) -> Array:
+        if not isinstance(piece, Column) or piece.shape[1:] != typed.shape[1:]:
             raise self.changed()
-        array = found.read()
+        array = piece.read()
         # Rows without nulls have their own dtype, also where the value for nulls asks for another.
         check = casting_scale(typed.dtype, dtype, None).check
-        if found.dtype == dtype:
+        if piece.dtype == dtype:
             return array
         return casts.cast(array, dtype, check)
 
     def _nulls_in(self, chunks: Sequence[Chunk]) -> int:
-        found = self.found(chunks)
-        if isinstance(found, Column):
-            return found.nulls[0]
+        piece = self.found(chunks)
+        if isinstance(piece, Column):
+            return piece.nulls[0]
         return 0
 
     def _masks(self) -> Iterator[Array]:
@@ -441,16 +441,16 @@ class _Reader:
         with closing(_parts(self.column)) as parts:
             for chunks in parts:
                 if is_regular:
-                    found = self._found_in(chunks)
+                    piece = self._found_in(chunks)
                 else:
-                    found = None
-                is_regular = isinstance(found, Column) and len(seen) <= 1
-                if isinstance(found, Column) and found.rows:
-                    seen.setdefault((found.dtype, found.shape[1:]), found)
-                    nulls += found.nulls[0]
-                    if first is None and found.nulls[0]:
-                        first = found, rows
-                rows += sum(each.length for each in chunks)
+                    piece = None
+                is_regular = isinstance(piece, Column) and len(seen) <= 1
+                if isinstance(piece, Column) and piece.rows:
+                    seen.setdefault((piece.dtype, piece.shape[1:]), piece)
+                    nulls += piece.nulls[0]
+                    if first is None and piece.nulls[0]:
+                        first = piece, rows
+                rows += sum(chunk.length for chunk in chunks)
         if len(seen) != 1 or not is_regular or rows != self.column.rows:
             return None
         if first is not None and "nulls" not in self.keywords:
@@ -477,11 +477,11 @@ class _Reader:
         else:
             values, mask = leaf, None
         if isinstance(values, ArrowColumn | TableContents):
-            found = _found(values)
-            if isinstance(found, Refused) and found.stays:
-                return Leaf(_why(self.column, found))
-            if not isinstance(found, Column) or (found.fill is None and found.nulls[0]):
-                raise self.refusal(found)
+            typed = _found(values)
+            if isinstance(typed, Refused) and typed.stays:
+                return Leaf(_why(self.column, typed))
+            if not isinstance(typed, Column) or (typed.fill is None and typed.nulls[0]):
+                raise self.refusal(typed)
         key = self.column.key
         if mask is None:
             return self._held(values, key, self._whole)
@@ -495,33 +495,33 @@ class _Reader:
             pass  # a look at its size, before all of it is in memory
         chunks = self.column.whole()
         if "pad" in self.keywords:
-            found = self._found_in(chunks)
+            typed = self._found_in(chunks)
         else:
-            found = None
-        if isinstance(found, Ragged):
+            typed = None
+        if isinstance(typed, Ragged):
             # Padding makes its mask at once.
-            _refuse_bomb(self.column, prod(found.longest) * find(found.elements.dtype).itemsize)
+            _refuse_bomb(self.column, prod(typed.longest) * find(typed.elements.dtype).itemsize)
         try:
             return self.leaf(chunks, **self.keywords)
         except ConversionError as error:
             raise self.in_column(error) from error
 
-    def _held(self, found: Any, key: Hashable, again: Callable[[], Any]) -> Leaf | list[Leaf]:
+    def _held(self, value: Any, key: Hashable, again: Callable[[], Any]) -> Leaf | list[Leaf]:
         """The tensor in a column that was read as a whole, or those of its rows."""
-        if not isinstance(found, list):
-            dtype, shape = self._described(found)
+        if not isinstance(value, list):
+            dtype, shape = self._described(value)
             held = _Held(lambda: [again()], 1, self)
             return Leaf(Decoded(dtype, shape, partial(held.blocks, 0), key))
-        held = _Held(again, len(found), self)
-        described = map(self._described, found)
+        held = _Held(again, len(value), self)
+        described = map(self._described, value)
         return [
             Leaf(Decoded(dtype, shape, partial(held.blocks, number), (key, number)))
             for number, (dtype, shape) in enumerate(described)
         ]
 
-    def _described(self, found: Any) -> tuple[str, tuple[int, ...]]:
+    def _described(self, value: Any) -> tuple[str, tuple[int, ...]]:
         """The dtype and shape of what becomes a tensor."""
-        of = found if isinstance(found, np.ndarray) else _found(found)
+        of = value if isinstance(value, np.ndarray) else _found(value)
         assert not isinstance(of, Ragged | Refused)  # noqa: S101 - those were refused
         if isinstance(of, Column):
             dtype = of.dtype
@@ -541,19 +541,19 @@ class _Reader:
         """Whether it has nulls, if it is read as a dtype: the hint then says what replaces them."""
         column = self.column
         counts = (column_of(column.kind, chunks, asked) for chunks in _parts(column))
-        return any(isinstance(found, Column) and found.nulls[0] for found in counts)
+        return any(isinstance(typed, Column) and typed.nulls[0] for typed in counts)
 
     # -- errors ------------------------------------------------------------------------------------
 
-    def refusal(self, found: Found, before: int = 0) -> ConversionError:
+    def refusal(self, typed: Found, before: int = 0) -> ConversionError:
         """The error for a column that cannot be converted, which `convert_tree` would raise."""
         try:
-            convert(TableContents(_KIND, self.column.name, found), conversion_as(EXCHANGE))
+            convert(TableContents(_KIND, self.column.name, typed), conversion_as(EXCHANGE))
         except ConversionError as error:
             placed = self.in_column(error, before)
-            if isinstance(found, Refused) and not found.asked:
+            if isinstance(typed, Refused) and not typed.asked:
                 last = [] if placed.advice is None else placed.advice.ways[-1:]
-                placed.advise(Hint.of_ways((*self._converted(found.hint).ways, *last)))
+                placed.advise(Hint.of_ways((*self._converted(typed.hint).ways, *last)))
             return placed
         raise AssertionError(self.column.name)
 
@@ -630,9 +630,9 @@ class _Held:
                 self._kept = kept
             else:
                 self._kept = None
-        found = kept[number]
+        value = kept[number]
         try:
-            yield found if isinstance(found, np.ndarray) else _found(found).read()  # type: ignore[union-attr]
+            yield value if isinstance(value, np.ndarray) else _found(value).read()  # type: ignore[union-attr]
         except ConversionError as error:
             raise self._reader.in_column(error) from error
 
@@ -646,8 +646,8 @@ def _raise_all(
 ) -> None:
     ask_for_all(rule, errors)
     told = []
-    for found, name in errors:
-        error = copy(found)
+    for raised, name in errors:
+        error = copy(raised)
         end = f" - at {name!r}"
         # An error that was placed already has the hint for its column.
         if not error.message.endswith(end):

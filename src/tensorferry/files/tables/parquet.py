@@ -69,7 +69,7 @@ class ThriftReader:
 
     def _struct(self, wanted: Wanted, depth: int) -> dict[int, Any]:
         self._keep()
-        found: dict[int, Any] = {}
+        fields: dict[int, Any] = {}
         number = 0
         while (head := self._byte()) != 0:
             if head >> 4:
@@ -78,10 +78,10 @@ class ThriftReader:
                 number = self._integer()
             kind = head & 15
             if number in wanted:
-                found[number] = self._value(kind, wanted[number], depth + 1)
+                fields[number] = self._value(kind, wanted[number], depth + 1)
             else:
                 self._skip(kind, depth + 1)
-        return found
+        return fields
 
     def _value(self, kind: int, wanted: Wanted | None, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -236,10 +236,10 @@ class Pages:
         if len(tail) < _ENDING or length > size - _ENDING:
             raise FileFormatError(f"{self._path} is cut off: its metadata are longer than it.")
         data = os.pread(descriptor, length, size - _ENDING - length)
-        found = ThriftReader(data, f"The metadata of {self._path}").struct(_CHUNKS)
+        metadata = ThriftReader(data, f"The metadata of {self._path}").struct(_CHUNKS)
         groups = [
             [chunk.get(_META_DATA, {}) for chunk in group.get(_COLUMNS, [])]
-            for group in found.get(_ROW_GROUPS, [])
+            for group in metadata.get(_ROW_GROUPS, [])
         ]
         if any(len(group) != self._count for group in groups):
             raise FileFormatError(
@@ -357,9 +357,9 @@ class _Table:
         """
         from pyarrow import parquet
 
-        found = self._file
-        if found is None:
-            found = self._file = parquet.ParquetFile(
+        file = self._file
+        if file is None:
+            file = self._file = parquet.ParquetFile(
                 self.path, buffer_size=BLOCK_BYTES, pre_buffer=False
             )
             _opened.append(weakref.ref(self))
@@ -367,7 +367,7 @@ class _Table:
                 oldest = _opened.popleft()()
                 if oldest is not None:
                     oldest.leave()
-        return found
+        return file
 
     def leave(self) -> None:
         """Close the file, as soon as nobody reads it."""
@@ -400,8 +400,8 @@ def _pieces_of(
 def _whole_of(table: _Table, field: str) -> Sequence[Chunk]:
     """Read a column at once."""
     with as_format_error(table.path):
-        found = table.file().read(columns=[field], use_threads=False)
-        chunked = found.column(found.schema.get_field_index(field))
+        read = table.file().read(columns=[field], use_threads=False)
+        chunked = read.column(read.schema.get_field_index(field))
         return [chunk for array in chunked.chunks for chunk in chunks_of(array)]
 
 
