@@ -94,7 +94,9 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
                 if lengths != quick.lengths(out):
                     written = None
             signature = signature, written
-        key = signature, conversion.environment()
+        # By itself: the interpreter speeds up to read a slot, but not to call what is in it.
+        environment = conversion.environment
+        key = signature, environment()
         recipe = conversion.recent.get(key) or conversion.find(key)
         if recipe is not None:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -247,11 +248,8 @@ _FEW = 16
 """Up to so many arrays, their attributes are read in Python."""
 
 
-def _copy(x: Array) -> Any:
-    """`copy` of an array without gaps."""
-    return x.copy()
-
-
+_copy: Callable[[Array], Array] = partial(np.ndarray.copy)
+"""`copy` of an array without gaps: NumPy's own, but it takes an attribute."""
 _copy.for_many = lambda arrays: list(map(np.ndarray.copy, arrays))  # type: ignore[attr-defined]
 
 
