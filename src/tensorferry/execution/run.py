@@ -87,7 +87,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             # If `out` is not a tensor of the target, or has another shape, no recipe is found; the
             # planner refuses it.
             quick = conversion.quick
-            if conversion.target.capabilities.memory.out:
+            if conversion.takes_out:
                 written = quick.signature(out)
             if written is not None:
                 lengths = registry.BY_TYPE[type(x)].quick.lengths(x)

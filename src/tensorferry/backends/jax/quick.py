@@ -41,7 +41,8 @@ class JaxQuick(Quick[JaxBackend]):
     def signature(self, x: Any) -> Hashable | None:
         if type(x) is not self._array:
             return None
-        facts = self._read(x)
+        read = self._read
+        facts = read(x)
         # The alignment of memory of a device is nobody's business.
         if facts is None or x.platform() != HOST:
             return facts

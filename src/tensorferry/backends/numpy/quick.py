@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QUICK", "NumpyQuick"]
 
+_ARRAY = np.ndarray
+"""A name of ours: one in NumPy's module, which has a ``__getattr__``, takes as long as a call."""
 _DTYPE, _RANK, _SIZE, _FLAG_BITS = map(attrgetter, ("dtype", "ndim", "size", "flags.num"))
 _address = memory.address
 _C_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0100, 0x0400
@@ -50,7 +52,7 @@ class NumpyQuick(Quick[NumpyBackend]):
     # -- one array ---------------------------------------------------------------------------------
 
     def signature(self, x: Any) -> Hashable | None:
-        if type(x) is not np.ndarray:
+        if type(x) is not _ARRAY:
             return None
         dtype = x.dtype
         if dtype.hasobject or dtype.kind in _OPENED:
@@ -58,9 +60,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         # One number that tells whether it is in C order and writable.
         flags, base = x.flags.num, x.base
         # It owns its memory, or is a writable view of an array that does, so it is not over a file.
-        own = base is None or (
-            flags & _WRITEABLE and type(base) is np.ndarray and base.base is None
-        )
+        own = base is None or (flags & _WRITEABLE and type(base) is _ARRAY and base.base is None)
         if own and flags & _C_ORDER and x.size:
             return dtype, x.ndim, COMPACT, _address(x) & 63, flags
         layout = layout_of(x.shape, x.strides, x.itemsize)
@@ -82,9 +82,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         The flags say whether the address fits the element.
         """
         flags, base, dtype = x.flags.num, x.base, x.dtype
-        own = base is None or (
-            flags & _WRITEABLE and type(base) is np.ndarray and base.base is None
-        )
+        own = base is None or (flags & _WRITEABLE and type(base) is _ARRAY and base.base is None)
         if (
             own
             and flags & _FITS == _FITS
@@ -96,7 +94,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         return self.signature(x)
 
     def likeness(self, x: Any) -> Hashable | None:
-        return x.dtype if type(x) is np.ndarray and x.dtype in NAMES else None
+        return x.dtype if type(x) is _ARRAY and x.dtype in NAMES else None
 
     # -- many arrays -------------------------------------------------------------------------------
 
