@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
+from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
@@ -12,7 +15,7 @@ from tests.support import TARGETS
 import tensorferry as ferry
 from tensorferry.backends import base, fast_paths, registry
 from tensorferry.backends.quick import Quick, quick_of
-from tensorferry.execution import recipes, target
+from tensorferry.execution import recipes, run, target
 
 EVERYWHERE = (*TARGETS, "python")
 
@@ -45,6 +48,25 @@ def test_it_is_made_when_the_framework_is_loaded(name):
     expected = Quick if "FERRY_NO_QUICK" in os.environ else type(quick_of(backend))
     assert type(backend.quick) is expected
     assert (expected is Quick) == ("FERRY_NO_QUICK" in os.environ)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_what_is_read_at_every_call_is_where_the_interpreter_finds_it_fast(name):
+    """It does not for attributes of an object that has a dict of its own, as `cached_property` makes it."""
+    kinds = type(quick_of(registry.ready(name))).__mro__
+    assert not any(
+        isinstance(value, cached_property) for kind in kinds for value in vars(kind).values()
+    )
+
+
+def test_a_call_reads_a_slot_before_it_calls_what_is_in_it():
+    """The interpreter speeds up to read a slot, but not to call what is in one, as in `x.slot()`."""
+    tree = ast.parse(inspect.getsource(run.convert))
+    functions = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    methods = {function.attr for function in functions if isinstance(function, ast.Attribute)}
+    assert "find" in methods
+    assert methods.isdisjoint(recipes.Conversion.__slots__)
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-__all__ = ["may_be_active", "not_imported", "shield", "untraced"]
+__all__ = ["all_kept_out", "may_be_active", "shield", "untraced"]
 
-not_imported: tuple[str, ...] | None = None
+all_kept_out = False
+"""Whether no tracer is left that is not kept out: then `may_be_active` need not be asked."""
+_not_imported: tuple[str, ...] | None = None
 """Modules of frameworks with tracers not imported yet; ``None`` if they must be looked up again."""
 _shielded: list[Backend] = []
 """The backends whose tracers are kept out already."""
@@ -26,8 +28,8 @@ _lock = threading.RLock()
 
 
 def _expect_another() -> None:
-    global not_imported
-    not_imported = None
+    global _not_imported, all_kept_out
+    _not_imported, all_kept_out = None, False
 
 
 registry.on_change.append(_expect_another)
@@ -38,11 +40,11 @@ def may_be_active() -> bool:
 
     Then call `untraced` functions by means of `shield`.
     """
-    if not_imported is None:
+    if _not_imported is None:
         return True
     # Not `any`, whose generator takes twice as long, for each call in a process with one framework.
     modules = sys.modules
-    for module in not_imported:  # noqa: SIM110
+    for module in _not_imported:  # noqa: SIM110
         if modules.get(module) is not None:
             return True
     return False
@@ -61,7 +63,7 @@ def untraced(function: Function) -> Function:
 
 def shield(function: Callable[..., Any]) -> Callable[..., Any]:
     """Keep imported frameworks' tracers out of `untraced` functions; gives what to call now."""
-    global not_imported
+    global _not_imported, all_kept_out
     called = function
     with _lock:
         traced, revision = [row for row in registry.listed() if row.is_traced], registry.revision
@@ -74,9 +76,9 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
         )
         # Another backend may have been registered meanwhile.
         if registry.revision == revision:
-            not_imported = left
+            _not_imported, all_kept_out = left, not left
         else:
-            not_imported = None
+            _not_imported, all_kept_out = None, False
     return called
 
 

@@ -11,7 +11,7 @@ from ..core.request import COLUMN_KEYWORDS, LABEL_KEYWORDS, refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
 from .recipes import conversion_as
 from .run import convert as convert_one
-from .target import conversion_like, name_like_device
+from .target import known_like, name_like_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,8 +105,9 @@ def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict
     """Convert for a function whose target is given as `to`, or as a tensor in ``like=``."""
     if "like" in keywords:
         like = keywords.pop("like")
-        if to is None and not keywords and (followed := conversion_like(like)) is not None:
-            return _convert_for(function, x, "", keywords, followed)
+        if to is None and not keywords and (known := known_like(like)) is not None:
+            _, conversion = known
+            return _convert_for(function, x, "", keywords, conversion)
         name, theirs, keywords["device"] = name_like_device(to, like, keywords.get("device"))
         return _convert_for(function, x, name, keywords, None, theirs, _labels_like(name, like))
     return _convert_for(function, x, name_like_device(to, None, None)[0], keywords)
@@ -142,7 +143,7 @@ def _convert_for(
         labels: The labels for the result, besides those in the keywords, by where they come from:
             see `Wanted`.
     """
-    if tracers.not_imported != () and tracers.may_be_active():
+    if not tracers.all_kept_out and tracers.may_be_active():
         shielded = tracers.shield(_convert_for)
         if shielded is not _convert_for:
             return shielded(function, x, name, keywords, conversion, like, labels)
@@ -168,7 +169,7 @@ def _convert_first(function: Callable[..., Any], x: Any, name: str) -> Any:
     If the type has a fast path, it comes with the frameworks. The planner need not be imported
     then.
     """
-    if tracers.not_imported != () and tracers.may_be_active():
+    if not tracers.all_kept_out and tracers.may_be_active():
         shielded = tracers.shield(_convert_first)
         if shielded is not _convert_first:
             return shielded(function, x, name)

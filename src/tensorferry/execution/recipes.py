@@ -109,6 +109,7 @@ class Conversion:
         "readers",
         "recent",
         "request",
+        "takes_out",
         "target",
         "together",
     )
@@ -124,6 +125,8 @@ class Conversion:
         # Whether the devices of the target may come and go.
         is_unsteady = not target.keeps_devices and (devices.others or devices.kinds != (HOST,))
         self.quick = target.quick
+        self.takes_out = target.capabilities.memory.out
+        """Whether results can be written into memory of the target."""
         if is_unsteady:
             self.environment = _with_devices(target)
         else:

@@ -87,14 +87,16 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             # If `out` is not a tensor of the target, or has another shape, no recipe is found; the
             # planner refuses it.
             quick = conversion.quick
-            if conversion.target.capabilities.memory.out:
+            if conversion.takes_out:
                 written = quick.signature(out)
             if written is not None:
                 lengths = registry.BY_TYPE[type(x)].quick.lengths(x)
                 if lengths != quick.lengths(out):
                     written = None
             signature = signature, written
-        key = signature, conversion.environment()
+        # By itself: the interpreter speeds up to read a slot, but not to call what is in it.
+        environment = conversion.environment
+        key = signature, environment()
         recipe = conversion.recent.get(key) or conversion.find(key)
         if recipe is not None:
             try:

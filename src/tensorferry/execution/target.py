@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     _Followed = tuple[tuple[str, str | None, str | None], Conversion]
 
 __all__ = [
-    "conversion_like",
     "describe_like",
     "follow_like",
     "follow_quickly",
+    "known_like",
     "labels_like",
     "name_like_device",
     "take_labels",
@@ -148,27 +148,22 @@ def _described_like(like: object) -> TensorInfo:
         ) from error
 
 
-def conversion_like(like: object) -> Conversion | None:
-    """The conversion for ``like=`` without other keywords; ``None`` if `like` must be described.
-
-    Raises:
-        ConversionError: As for `follow_like`.
-    """
-    followed = _known_like(like)
-    return None if followed is None else followed[1]
-
-
 def follow_quickly(like: object) -> tuple[str, str | None, str | None] | None:
     """What `follow_like` gives, if it is known of a tensor like this; ``None`` if it must be described.
 
     Raises:
         ConversionError: As for `follow_like`.
     """
-    followed = _known_like(like)
-    return None if followed is None else followed[0]
+    known = known_like(like)
+    return None if known is None else known[0]
 
 
-def _known_like(like: object) -> _Followed | None:
+def known_like(like: object) -> _Followed | None:
+    """What `follow_quickly` gives, and the conversion for it without other keywords.
+
+    Raises:
+        ConversionError: As for `follow_like`.
+    """
     kind = type(like)
     read = _readers.get(kind) or _likeness_reader(kind)
     likeness = None if read is None else read(like)
@@ -195,7 +190,7 @@ def _likeness_reader(kind: type) -> Callable[[Any], Hashable | None] | None:
 _readers: dict[type, Callable[[Any], Hashable | None]] = {}
 """The functions that read `Quick.likeness`, by the type of the tensor."""
 _followed: dict[Hashable, _Followed] = {}
-"""What `follow_like` and `conversion_like` give for tensors, by their types and likeness."""
+"""What `known_like` gives for tensors, by their types and likeness."""
 _MOST = 256
 registry.on_change.extend((_readers.clear, _followed.clear))
 

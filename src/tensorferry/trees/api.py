@@ -371,7 +371,7 @@ def _convert_by_programs(
         given: The arguments by position, the tree first.
         keywords: The other ones.
     """
-    if tracers.not_imported != () and tracers.may_be_active():
+    if not tracers.all_kept_out and tracers.may_be_active():
         return _NOT_TRIED
     out = followed = None
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -37,15 +36,13 @@ class JaxQuick(Quick[JaxBackend]):
         super().__init__(backend)
         self._array = backend.array  # read at every call
         self._read = self._find_reader()
-
-    @cached_property
-    def _to_array(self) -> Callable[[Any], Any]:
-        return _to_numpy(self.backend)
+        self._to_array = _to_numpy(backend)
 
     def signature(self, x: Any) -> Hashable | None:
         if type(x) is not self._array:
             return None
-        facts = self._read(x)
+        read = self._read
+        facts = read(x)
         # The alignment of memory of a device is nobody's business.
         if facts is None or x.platform() != HOST:
             return facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QUICK", "NumpyQuick"]
 
+_ARRAY = np.ndarray
+"""A name of ours: one in NumPy's module, which has a ``__getattr__``, takes as long as a call."""
 _DTYPE, _RANK, _SIZE, _FLAG_BITS = map(attrgetter, ("dtype", "ndim", "size", "flags.num"))
 _address = memory.address
 _C_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0100, 0x0400
@@ -49,7 +52,7 @@ class NumpyQuick(Quick[NumpyBackend]):
     # -- one array ---------------------------------------------------------------------------------
 
     def signature(self, x: Any) -> Hashable | None:
-        if type(x) is not np.ndarray:
+        if type(x) is not _ARRAY:
             return None
         dtype = x.dtype
         if dtype.hasobject or dtype.kind in _OPENED:
@@ -57,9 +60,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         # One number that tells whether it is in C order and writable.
         flags, base = x.flags.num, x.base
         # It owns its memory, or is a writable view of an array that does, so it is not over a file.
-        own = base is None or (
-            flags & _WRITEABLE and type(base) is np.ndarray and base.base is None
-        )
+        own = base is None or (flags & _WRITEABLE and type(base) is _ARRAY and base.base is None)
         if own and flags & _C_ORDER and x.size:
             return dtype, x.ndim, COMPACT, _address(x) & 63, flags
         layout = layout_of(x.shape, x.strides, x.itemsize)
@@ -81,9 +82,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         The flags say whether the address fits the element.
         """
         flags, base, dtype = x.flags.num, x.base, x.dtype
-        own = base is None or (
-            flags & _WRITEABLE and type(base) is np.ndarray and base.base is None
-        )
+        own = base is None or (flags & _WRITEABLE and type(base) is _ARRAY and base.base is None)
         if (
             own
             and flags & _FITS == _FITS
@@ -95,7 +94,7 @@ class NumpyQuick(Quick[NumpyBackend]):
         return self.signature(x)
 
     def likeness(self, x: Any) -> Hashable | None:
-        return x.dtype if type(x) is np.ndarray and x.dtype in NAMES else None
+        return x.dtype if type(x) is _ARRAY and x.dtype in NAMES else None
 
     # -- many arrays -------------------------------------------------------------------------------
 
@@ -247,11 +246,8 @@ _FEW = 16
 """Up to so many arrays, their attributes are read in Python."""
 
 
-def _copy(x: Array) -> Any:
-    """`copy` of an array without gaps."""
-    return x.copy()
-
-
+_copy: Callable[[Array], Array] = partial(np.ndarray.copy)
+"""`copy` of an array without gaps: NumPy's own, but it takes an attribute."""
 _copy.for_many = lambda arrays: list(map(np.ndarray.copy, arrays))  # type: ignore[attr-defined]
 
 

@@ -85,8 +85,10 @@ def _signature_reader(target: Described, request: Request) -> Callable[[Any], Ha
     look, known = numbers.look, _exact() if decides else _dtypes()
 
     def signature(x: Any) -> Hashable | None:
-        if type(x) is list and 0 < len(x) < numbers.FEW and (exact := known.get(look(x))):
-            return exact
+        if type(x) is list and 0 < len(x) < numbers.FEW:
+            exact = known.get(look(x))
+            if exact is not None:
+                return exact
         if type(x) in (list, tuple) and x and type(x[0]) not in PYTHON_NUMBERS:
             return together.signature(x)
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,10 +36,7 @@ class TensorflowQuick(Quick[TensorflowBackend]):
         super().__init__(backend)
         # Read at every call, and a lookup through the backend takes twice as long.
         self._eager, self._enums, self._host = backend.eager, backend.enums, backend.host
-
-    @cached_property
-    def _to_array(self) -> Callable[[Any], Any]:
-        return _to_numpy_path(self.backend)
+        self._to_array = _to_numpy_path(backend)
 
     def signature(self, x: Any) -> Hashable | None:
         if not isinstance(x, self._eager):

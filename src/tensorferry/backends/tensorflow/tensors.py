@@ -36,7 +36,6 @@ from .declared import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...core.capabilities import Capabilities
     from ...typing import Array
 
 _DLPACK = frozenset(map(numpy_dtype, ORDINARY))
@@ -80,16 +79,9 @@ class TensorflowBackend(Backend):
     rank = 3
     install = "pip install tensorflow"
     imports = DECLARED.imports
+    capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
     quick_code = f"{__package__}.quick"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._capabilities = CAPABILITIES
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
 
     def load(self) -> None:
         import tensorflow as tf
@@ -99,7 +91,7 @@ class TensorflowBackend(Backend):
         for name in HELD:
             with suppress(TypeError):
                 self.dtypes[name] = tf.dtypes.as_dtype(numpy_dtype(name))
-        self._capabilities = CAPABILITIES.holding(self.dtypes)
+        self.capabilities = CAPABILITIES.holding(self.dtypes)
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.enums = {dtype.as_datatype_enum: name for name, dtype in self.dtypes.items()}
         self.eager = tf.__internal__.EagerTensor
