@@ -22,7 +22,7 @@ from .containers import is_used_up, may_hold, tensor_inside
 from .structure import are_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .structure import Structure
 

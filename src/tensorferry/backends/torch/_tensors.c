@@ -352,6 +352,29 @@ static int group(Reader *reader, PyObject *tensors, uintptr_t mask, PyObject *fo
     return 1;
 }
 
+/* The tensors and the mask of what counts of their addresses, which are given as a list and a power of two: a new tuple.
+   NULL without an exception if a mode changes what tensors are. */
+static PyObject *read_modulo(const Reader *reader, PyObject *const *arguments, Py_ssize_t count, uintptr_t *mask)
+{
+    size_t modulo;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "there are 2 arguments");
+        return NULL;
+    }
+    if (is_ordinary_now(reader) <= 0)
+        return NULL;
+    modulo = PyLong_AsSize_t(arguments[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    *mask = modulo - 1;
+    return PySequence_Tuple(arguments[0]);
+}
+
+static PyObject *none_or_raised(void)
+{
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 PyDoc_STRVAR(grouped_doc,
              "grouped(tensors, modulo, /)\n--\n\n"
              "The positions of the tensors of a list by their signatures, in which addresses count modulo a power of two;\n"
@@ -359,48 +382,33 @@ PyDoc_STRVAR(grouped_doc,
 
 static PyObject *grouped(Reader *reader, PyObject *const *arguments, Py_ssize_t count)
 {
-    PyObject *tensors, *found;
-    size_t modulo;
-    int done = is_ordinary_now(reader);
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "grouped takes 2 arguments");
-        return NULL;
-    }
-    if (done <= 0)
-        return done < 0 ? NULL : Py_NewRef(Py_None);
-    modulo = PyLong_AsSize_t(arguments[1]);
-    if (PyErr_Occurred())
-        return NULL;
-    tensors = PySequence_Tuple(arguments[0]);
-    found = tensors == NULL ? NULL : PyDict_New();
-    if (found == NULL) {
-        Py_XDECREF(tensors);
-        return NULL;
-    }
-    done = group(reader, tensors, modulo - 1, found);
+    uintptr_t mask;
+    PyObject *tensors = read_modulo(reader, arguments, count, &mask), *found;
+    int done;
+    if (tensors == NULL)
+        return none_or_raised();
+    found = PyDict_New();
+    done = found == NULL ? -1 : group(reader, tensors, mask, found);
     Py_DECREF(tensors);
     if (done > 0)
         return found;
-    Py_DECREF(found);
+    Py_XDECREF(found);
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 PyDoc_STRVAR(signatures_doc,
-             "signatures(tensors, /)\n--\n\n"
-             "Bytes that are equal only for as many tensors with the same signatures in the same order; or None, if one is in\n"
-             "doubt.");
+             "signatures(tensors, modulo, /)\n--\n\n"
+             "Bytes that are equal only for as many tensors with the same signatures in the same order, in which addresses\n"
+             "count modulo a power of two; or None, if one is in doubt.");
 
-static PyObject *signatures(Reader *reader, PyObject *list)
+static PyObject *signatures(Reader *reader, PyObject *const *arguments, Py_ssize_t count)
 {
-    PyObject *tensors, *made = NULL;
-    Py_ssize_t count;
+    uintptr_t mask;
+    PyObject *tensors = read_modulo(reader, arguments, count, &mask), *made = NULL;
+    int done = 1;
     Key *keys;
-    int done = is_ordinary_now(reader);
-    if (done <= 0)
-        return done < 0 ? NULL : Py_NewRef(Py_None);
-    tensors = PySequence_Tuple(list);
     if (tensors == NULL)
-        return NULL;
+        return none_or_raised();
     count = PyTuple_Size(tensors);
     keys = PyMem_Calloc((size_t)count + 1, sizeof *keys); /* they are compared as bytes */
     if (keys == NULL) {
@@ -408,7 +416,7 @@ static PyObject *signatures(Reader *reader, PyObject *list)
         return PyErr_NoMemory();
     }
     for (Py_ssize_t index = 0; done > 0 && index < count; index++)
-        done = key_of(reader, PyTuple_GetItem(tensors, index), 63, &keys[index]);
+        done = key_of(reader, PyTuple_GetItem(tensors, index), mask, &keys[index]);
     Py_DECREF(tensors);
     if (done >= 0)
         made = done > 0 ? PyBytes_FromStringAndSize((const char *)keys, count * (Py_ssize_t)sizeof *keys) : Py_NewRef(Py_None);
@@ -547,7 +555,7 @@ static PyMethodDef methods[] = {
     {"together", (PyCFunction)together, METH_O, together_doc},
     {"join", (PyCFunction)join, METH_O, join_doc},
     {"grouped", (PyCFunction)(void (*)(void))grouped, METH_FASTCALL, grouped_doc},
-    {"signatures", (PyCFunction)signatures, METH_O, signatures_doc},
+    {"signatures", (PyCFunction)(void (*)(void))signatures, METH_FASTCALL, signatures_doc},
     {"extents", (PyCFunction)extents, METH_O, extents_doc},
     {NULL, NULL, 0, NULL},
 };
