@@ -49,12 +49,11 @@ def _library() -> Any:
 def _open(x: Any) -> Node:
     kind, plain = type(x), _library().TensorDict
     held: dict[str, Any] = dict(x.items())
-    objects: set[str] = set()
-    for key, value in held.items():
-        if registry.is_known_tensor(type(value)) or type(value) is plain:
-            continue  # as most are
-        if _is_object(value):
-            objects.add(key)
+    objects = {
+        key
+        for key, value in held.items()
+        if not (registry.is_known_tensor(type(value)) or type(value) is plain) and _is_object(value)
+    }
     for key in objects:
         held[key] = held[key].data
     size, axes = x.batch_size, _names_of(x)
@@ -64,7 +63,7 @@ def _open(x: Any) -> Node:
         if not all(map(_stays, held.values(), values)):
             stay = (_stays(old, found[key]) for key, old in held.items() if key not in objects)
             if not all(stay):
-                return _with_dicts(found)
+                return {key: _as_dict(value) for key, value in found.items()}
         if _is_other(kind) and all(map(is_, held.values(), values)):
             return x
         return _filled(x, found, objects, size, axes, count)
@@ -159,17 +158,10 @@ def _stays(before: Any, after: Any) -> bool:
     return same_framework(before, after)
 
 
-def _with_dicts(found: dict[str, Any]) -> dict[str, Any]:
-    """A dict with dicts in place of the TensorDicts in it."""
-    for key, value in found.items():
-        # Most are arrays, or were TensorDicts with such.
-        if type(value) is not dict and not registry.is_known_tensor(type(value)):
-            found[key] = _as_dict(value)
-    return found
-
-
 def _as_dict(value: Any) -> Any:
     """A TensorDict without tensors as a dict, if it is inside a dict."""
+    if type(value) is dict or registry.is_known_tensor(type(value)):
+        return value  # as most are
     library = _library()
     if library.is_non_tensor(value):
         return value.tolist()
