@@ -243,6 +243,41 @@ class TestModes:
             assert name == "signature" or found is None or isinstance(found, (np.ndarray, type))
 
 
+class TestNumbers:
+    """A tensor as a list: what is read in C is what is read in Python, or nothing."""
+
+    @WARNS
+    def test_they_are_those_of_python(self, reader):
+        in_python, read = quick.numbers_in_python(BACKEND), 0
+        for x in odd_tensors():
+            found, expected = outcome(reader.numbers, x), outcome(in_python, x)
+            # An exception says that the fast path is not for this tensor, as None does.
+            assert repr(found) == repr(expected) or (
+                found is None and isinstance(expected, (type, type(None)))
+            )
+            read += isinstance(found, (list, float, int))
+        assert read > 30
+
+    def test_subnormal_numbers_are_kept(self, reader):
+        x = torch.tensor([5e-324, 1.0], dtype=torch.float64)
+        assert reader.numbers(x) == [5e-324, 1.0]
+        if not torch.set_flush_denormal(True):
+            pytest.skip("this processor keeps them in any case")
+        try:
+            assert reader.numbers(x) is None
+        finally:
+            torch.set_flush_denormal(False)
+
+    def test_there_are_none_while_a_mode_is_active(self, reader):
+        from torch._subclasses import FakeTensorMode
+
+        x = torch.arange(3.0)
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            assert reader.numbers(x) is None
+        assert reader.numbers(x) == [0.0, 1.0, 2.0]
+        assert reader.numbers("x") is None
+
+
 class TestManyTensors:
     def many(self):
         return [
@@ -268,25 +303,31 @@ class TestManyTensors:
         assert len(found) > 16
 
     @WARNS
-    def test_signatures_of_several_are_equal_as_the_signatures_are(self, reader):
+    @pytest.mark.parametrize("modulo", [1, 64])
+    def test_signatures_of_several_are_equal_as_the_signatures_are(self, reader, modulo):
         """Equal bytes only for equal signatures in the same order; nothing, if one is in doubt."""
         tensors = [*self.many(), *odd_tensors()]
-        found = {id(x): reader.signatures([x]) for x in tensors}
-        assert all(reader.signatures([x]) == found[id(x)] for x in tensors)
+
+        def told(x):
+            kind, dtype, rank, layout, address, *rest = IN_PYTHON(x)
+            return kind, dtype, rank, layout, address % modulo, *rest
+
+        found = {id(x): reader.signatures([x], modulo) for x in tensors}
+        assert all(reader.signatures([x], modulo) == found[id(x)] for x in tensors)
         for x, other in itertools.product(tensors, tensors):
             mine, theirs = found[id(x)], found[id(other)]
-            both = reader.signatures([x, other])
+            both = reader.signatures([x, other], modulo)
             if mine is None or theirs is None:
                 assert both is None
                 continue
             assert IN_PYTHON(x) is not None
-            assert (mine == theirs) is (IN_PYTHON(x) == IN_PYTHON(other))
-            assert (both == reader.signatures([x, x])) is (mine == theirs)
+            assert (mine == theirs) is (told(x) == told(other))
+            assert (both == reader.signatures([x, x], modulo)) is (mine == theirs)
         assert sum(each is not None for each in found.values()) > 40
-        assert reader.signatures([]) != reader.signatures([torch.zeros(3)])
-        assert reader.signatures(["x"]) is None
+        assert reader.signatures([], modulo) != reader.signatures([torch.zeros(3)], modulo)
+        assert reader.signatures(["x"], modulo) is None
         with forward_ad.dual_level():
-            assert reader.signatures([torch.zeros(3)]) is None
+            assert reader.signatures([torch.zeros(3)], modulo) is None
 
     def test_one_without_a_signature(self, reader):
         for odd in (
@@ -425,7 +466,12 @@ def fail(*_):
 
 def made_with(**changed):
     rows = tuple(
-        (*DLPACK_CODES[name], dtype, *BACKEND.exported.get(dtype, (None, None)), False, True, False)
+        (
+            *DLPACK_CODES[name],
+            dtype,
+            *BACKEND.exported.get(dtype, (None, None)),
+            *(False, True, False, True),
+        )
         for dtype, name in BACKEND.names.items()
         if name in DLPACK_CODES
     )
@@ -444,6 +490,7 @@ def made_with(**changed):
         "tracing": BACKEND.tracing,
         "view": torch.Tensor.view,
         "to_numpy": torch.Tensor.numpy,
+        "to_list": torch.Tensor.tolist,
         "view_as": np.ndarray.getfield,
         "numpy_dtype": numpy_dtype,
         "allocate": lambda shape, dtype: np.empty(shape, str(dtype).removeprefix("torch.")),
@@ -460,9 +507,9 @@ def made_with(**changed):
     [
         {"exchange": None},
         {"exchange": 3},
-        {"rows": [(2, 32, torch.float32, None, None, False, True, False)]},
+        {"rows": [(2, 32, torch.float32, None, None, False, True, False, True)]},
         {"rows": ((2, 32),)},
-        {"rows": ((2, 32, torch.float32, None, None, False, True, False),) * 65},
+        {"rows": ((2, 32, torch.float32, None, None, False, True, False, True),) * 65},
         {"kinds": (torch.Tensor,)},
         {"settings": None},
         {"lowest": "x"},
@@ -500,7 +547,7 @@ def test_an_exception_of_a_function_is_raised():
         ("is_negative", "signature"),
         ("signature", "signature"),
     ):
-        rows = ((2, 32, x.dtype, None, None, False, name != "signature", True),)
+        rows = ((2, 32, x.dtype, None, None, False, name != "signature", True, True),)
         made = made_with(**{name: fail, "rows": rows})
         with pytest.raises(LookupError, match="not today"):
             getattr(made, call)(x)
@@ -513,6 +560,9 @@ def test_an_exception_of_a_function_is_raised():
                 made.join([x])
     with pytest.raises(LookupError, match="not today"):
         made_with(to_numpy=fail).array(x)
+    for name in ("modes", "to_list"):
+        with pytest.raises(LookupError, match="not today"):
+            made_with(**{name: fail}).numbers(x)
     half = torch.zeros(3, dtype=torch.bfloat16)
     for name in ("tracing", "view", "to_numpy", "view_as"):
         with pytest.raises(LookupError, match="not today"):
@@ -549,18 +599,19 @@ def test_nothing_is_kept(reader):
             for call in (
                 reader.signature,
                 reader.array,
+                reader.numbers,
                 lambda x: reader.alike([x]),
                 lambda x: reader.grouped([x], 64),
                 lambda x: reader.together([x, x]),
                 lambda x: reader.join([x, x]),
-                lambda x: reader.signatures([x, x]),
+                lambda x: reader.signatures([x, x], 64),
             ):
                 outcome(call, x)
         reader.grouped(plain, 64)
         reader.alike(plain)
         reader.together(plain)
         reader.join(plain)
-        reader.signatures(plain)
+        reader.signatures(plain, 64)
 
     all_of_it()
     gc.collect()

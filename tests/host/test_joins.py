@@ -198,7 +198,7 @@ def test_lists_that_change_meanwhile_do_no_harm():
 @settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_facts_are_what_the_attributes_say(data):
-    """Of each array by itself: dtype, axes, flags, address and size."""
+    """Of each array by itself: dtype, axes, flags, size, and where it lies."""
     count = data.draw(st.integers(0, 40))
     kinds = data.draw(
         st.lists(
@@ -210,7 +210,8 @@ def test_facts_are_what_the_attributes_say(data):
         dtype, shape = data.draw(st.sampled_from(kinds))
         array = np.zeros(shape, dtype)
         made.append(data.draw(st.sampled_from([array, array.T, array[...], array.copy("F")])))
-    found = memory.array_facts(made)
+    found, extents = memory.array_facts(made), memory.array_extents(made)
+    assert [*map(len, extents)] == [count, count]
     assert len(found.firsts) == len(set(found.groups.tolist()))
     for index, array in enumerate(made):
         first = made[found.firsts[found.groups[index]]]
@@ -219,7 +220,8 @@ def test_facts_are_what_the_attributes_say(data):
             array.ndim,
             array.flags.num,
         )
-        assert found.addresses[index] == array.__array_interface__["data"][0]
+        start = array.__array_interface__["data"][0]
+        assert (extents[0][index], extents[1][index]) == (start, start + array.nbytes)
         assert found.sizes[index] == array.size
 
 
@@ -228,10 +230,46 @@ def test_what_is_no_plain_array_has_no_facts():
     """A subclass, a scalar, or anything else; nor have arrays of very many kinds."""
     plain = np.ones(2)
     for odd in (plain.view(Owned), np.ma.masked_array([1.0]), np.float32(1), 1.0, None, "x"):
-        assert memory.array_facts([plain, odd]) is None
-        assert memory.array_facts([odd]) is None
-    assert memory.array_facts([np.zeros((1,) * rank, "u1") for rank in range(40)]) is None
+        for asked in (
+            memory.array_facts,
+            memory.array_extents,
+            lambda arrays: memory.array_signatures(arrays, 1),
+        ):
+            assert asked([plain, odd]) is None
+            assert asked([odd]) is None
+            assert asked([np.zeros((1,) * rank, "u1") for rank in range(40)]) is None
     assert len(memory.array_facts([np.zeros((1,) * rank, "u1") for rank in range(32)]).firsts) == 32
+
+
+@extension
+@settings(max_examples=examples(200), deadline=None)
+@given(data=st.data(), modulo=st.sampled_from([1, 2, 16, 64]))
+def test_signatures_of_several_are_equal_as_their_attributes_are(data, modulo):
+    """Equal for as many arrays of the same dtypes, axes, flags and addresses in the same order."""
+    block = np.zeros(200, "u1")
+    some = [
+        np.ones(3),
+        np.zeros((2, 2)),
+        np.zeros((2, 2), order="F"),
+        np.ones(5, "i4"),
+        np.ones(5, ">i4"),
+        np.ones((), "f4"),
+        np.ones(6)[::2],
+        *(block[at : at + 8].view("f8") for at in range(9)),
+        *(block[at:] for at in (1, 2, 16, 64)),
+    ]
+    some[0].flags.writeable = False
+    first, second = (data.draw(st.lists(st.sampled_from(some), max_size=4)) for _ in range(2))
+
+    def told(arrays):
+        return [
+            (x.dtype, x.ndim, x.flags.num, x.__array_interface__["data"][0] % modulo)
+            for x in arrays
+        ]
+
+    found = memory.array_signatures(first, modulo), memory.array_signatures(second, modulo)
+    assert (found[0] == found[1]) is (told(first) == told(second))
+    assert memory.array_signatures([*first, np.ones(0)], modulo) is None
 
 
 @extension
@@ -241,8 +279,14 @@ def test_facts_keep_nothing():
     before = sys.getrefcount(made[0]), sys.getrefcount(made[0].dtype)
     for _ in range(100):
         memory.array_facts(made)
+        memory.array_extents(made)
+        memory.array_signatures(made, 64)
     with contextlib.suppress(TypeError):
         memory.array_facts(5)
+    with contextlib.suppress(TypeError):
+        memory.array_signatures(5, 1)
+    with contextlib.suppress(TypeError):
+        memory.array_extents(5)
     assert (sys.getrefcount(made[0]), sys.getrefcount(made[0].dtype)) == before
 
 
@@ -262,6 +306,10 @@ def test_runs_of_bytes_are_told_apart(runs):
         np.array([starts, ends], np.uint64).reshape(2, -1),
     )
     assert apart(starts, ends) is (len(set(taken)) == len(taken))
+    for cut in range(0, len(starts), 7):
+        parts = starts[:cut], ends[:cut], numbers[0, cut:], numbers[1, cut:]
+        assert apart(*parts) is apart(starts, ends)
+        assert memory.sharing_runs(*parts) == memory.sharing_runs(starts, ends)
     assert apart(*numbers) is apart(starts, memoryview(numbers[1])) is apart(starts, ends)
 
 
@@ -276,5 +324,8 @@ def test_what_is_no_run_of_bytes_is_refused():
     for odd in ([-1], [2**64], ["x"], np.zeros((4, 2))[:, 0]):
         with pytest.raises((TypeError, ValueError, OverflowError, BufferError)):
             apart(odd, odd)
-    with pytest.raises(TypeError):
-        apart([1])
+    for odd in (([1],), ([1], [2], [3]), ()):
+        with pytest.raises(TypeError):
+            apart(*odd)
+    with pytest.raises(ValueError, match="other starts than ends"):
+        apart([1], [2], [3], [])

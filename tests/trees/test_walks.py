@@ -470,3 +470,94 @@ def test_other_threads_may_change_what_is_taken_apart():
         ends.set()
         other.join()
     assert {tuple(each[0]) for each in found if each is not None} <= {(1, 2, 3, 1, 2, 4)}
+
+
+# -- plain values ----------------------------------------------------------------------------------
+
+
+def holds_only_plain(x, levels):
+    """What is asked, one object after the other, as a definition has it."""
+    kind = type(x)
+    if kind in structure.PLAIN:
+        return True
+    if levels == 1 or kind not in (list, tuple, dict, collections.OrderedDict):
+        return False
+    if kind is collections.OrderedDict and vars(x):
+        return False
+    values = x.values() if isinstance(x, dict) else x
+    return all(holds_only_plain(each, levels - 1) for each in values)
+
+
+def ordered(pairs, attribute):
+    made = collections.OrderedDict(pairs)
+    if attribute is not None:
+        made.note = attribute
+    return made
+
+
+NEITHER = st.one_of(
+    LEAVES,
+    st.builds(object),
+    st.builds(lambda: {1}),
+    st.builds(Attributed),
+    st.builds(collections.deque),
+)
+NESTED = st.recursive(
+    NEITHER,
+    lambda inside: st.one_of(
+        st.lists(inside, max_size=3),
+        st.lists(inside, max_size=3).map(tuple),
+        st.dictionaries(st.text(max_size=2), inside, max_size=3),
+        st.builds(
+            ordered,
+            st.dictionaries(st.text(max_size=2), inside, max_size=3),
+            st.sampled_from([None, None, 1, object()]),
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=examples(300))
+@given(st.lists(NESTED, max_size=3), st.integers(1, 5))
+def test_plain_values_are_told_from_what_may_hold_a_tensor(values, levels):
+    plain = all(holds_only_plain(each, levels) for each in values)
+    assert structure.are_plain(values, levels) is plain
+    assert structure.are_plain(dict(enumerate(values)).values(), levels) is plain
+
+
+def test_a_list_that_changes_while_it_is_looked_at_is_no_danger():
+    """Another thread empties and fills lists and dicts, some of which hold what is not plain."""
+    held: list = [[1], {"a": [2]}]
+    done = threading.Event()
+
+    def change():
+        while not done.is_set():
+            held[:] = []
+            held[:] = [[index] for index in range(20)]
+            held.append({"a": [object()], "b": 1})
+
+    other = threading.Thread(target=change)
+    other.start()
+    try:
+        for _ in range(500):
+            with suppress(RuntimeError):  # without the extension: it changed size meanwhile
+                assert structure.are_plain([held]) in (True, False)
+    finally:
+        done.set()
+        other.join()
+
+
+@extension
+def test_what_is_plain_is_asked_for_in_its_own_way_alone():
+    ask, order = structure._walks().are_plain, collections.OrderedDict
+    for arguments in (
+        ([], (int,), order),
+        ([], {int}, order, 4),
+        ([], (int,), list, 4),
+        ([], (int,), "dict", 4),
+        ([], (int,), order, "4"),
+        (3, (int,), order, 4),
+    ):
+        with pytest.raises(TypeError):
+            ask(*arguments)

@@ -105,10 +105,13 @@ class Quick(Generic[Owner]):
 
     # -- many tensors ------------------------------------------------------------------------------
 
-    def signatures(self, tensors: Sequence[Any], /) -> Hashable | None:
+    def signatures(
+        self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
+    ) -> Hashable | None:
         """What is equal only for as many tensors with equal signatures, one after the other.
 
-        It is found faster than these; ``None`` if it is not known.
+        It is found faster than these; ``None`` if it is not known. `alignment` and `copies` are as
+        for `grouped`.
         """
         return None
 

@@ -6,8 +6,6 @@ from itertools import chain, count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..backends import registry
 from ..core.named_tuple import NamedTuple
 from ..core.signature import COMPACT, one_of_each, places_by
@@ -17,11 +15,10 @@ from .recipes import call_of
 from .run import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
     from ..backends.columnar import ColumnBackend
     from ..core.info import TensorInfo
-    from ..typing import Array
     from .recipes import Conversion, Recipe
     from .run import Prepared
 
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AT_ONCE",
     "FEW",
-    "FEW_WRITTEN",
     "Arrangement",
     "Groups",
     "LeafGroup",
@@ -44,14 +40,13 @@ AT_ONCE = 4096
 """How many tensors are handled at a time, to stay in the processor's cache between steps."""
 _MOST = 1024
 """The most signatures that are remembered."""
-_SORTED_BY_HAND = 40
-"""Up to so many tensors, their extents are read as Python numbers."""
-FEW = 32
+FEW = 512
 """Up to so many tensors, their steps are found by the signatures of all of them together."""
-FEW_WRITTEN = 512
-"""The same, where there is an `out` for each: pairs take longer to tell apart."""
-_MOST_TOGETHER = 64
-"""For how many signatures of all tensors together their steps are remembered."""
+_FEWEST = 32
+"""The same, if these are read one by one, unless there is an `out` for each: pairs take longer to
+tell apart."""
+_MOST_TOGETHER = 2048
+"""For how many tensors together their steps are remembered by the signatures of all of them."""
 
 
 class LeafPart(NamedTuple):
@@ -164,8 +159,6 @@ class Groups:
         Raises:
             ConversionError: A tensor cannot be converted.
         """
-        if outs is None and len(leaves) > FEW and _tensor_count(leaves, parts) > FEW:
-            together = None
         key = None if together is None else _key_of_groups(leaves, parts, outs)
         groups = None if key is None or together is None else together.get(key)
         if groups is not None:
@@ -178,7 +171,7 @@ class Groups:
             and key is not None
             and key == _key_of_groups(leaves, parts, outs)
         ):
-            if len(together) >= _MOST_TOGETHER:
+            if len(together) * len(leaves) >= _MOST_TOGETHER:
                 together.clear()
             together[key] = groups
         return groups
@@ -328,11 +321,6 @@ class Groups:
         return _Known(recipe, conversion, number, is_compact, is_apart)
 
 
-def _tensor_count(leaves: Sequence[Any], parts: Sequence[LeafPart]) -> int:
-    """How many tensors there are."""
-    return sum([len(leaves if part.indices is None else part.indices) for part in parts])
-
-
 _SHAPE = attrgetter("shape")
 
 
@@ -341,7 +329,7 @@ def _key_of_groups(
 ) -> Hashable | None:
     """The signatures of tensors, of their `out`, and the settings of their targets.
 
-    ``None`` if a tensor has none, or if an `out` has another shape.
+    ``None`` if a tensor has none, if an `out` has another shape, or if it would take too long.
     """
     key: list[Hashable] = []
     conversion = None
@@ -351,30 +339,28 @@ def _key_of_groups(
             key.append(conversion.environment())
         kind, indices = part.kind, part.indices
         some = leaves if indices is None else [leaves[index] for index in indices]
+        read: Callable[[Any], Hashable | None] | None
+        found = together = None
         if part.owner is not None:
-            key += map(part.owner.signature_of_view, some)
+            read = part.owner.signature_of_view
         else:
             read = conversion.readers.get(kind) or conversion.reader(kind)
-            if read is None:
-                return None
-            key += _signatures(some, read, conversion.together[kind])
+            together = conversion.together.get(kind)
+        if together is not None:
+            copies = bool(conversion.request.copy) or outs is not None
+            alignment = conversion.target.capabilities.memory.alignment
+            found = together(some, alignment, copies=copies)
+        if read is None or (found is None and outs is None and len(some) > _FEWEST):
+            return None
+        key += map(read, some) if found is None else (found,)
         if outs is not None:
             into = outs if indices is None else [outs[index] for index in indices]
-            quick = conversion.quick
-            key += _signatures(into, quick.signature, quick.signatures)
+            found = conversion.quick.signatures(into, 0)
+            key += map(conversion.quick.signature, into) if found is None else (found,)
             lengths = registry.BY_TYPE[kind].quick.lengths
             if None in key or [*map(lengths, some)] != [*map(_SHAPE, into)]:
                 return None
     return None if None in key else tuple(key)
-
-
-def _signatures(
-    tensors: Sequence[Any],
-    read: Callable[[Any], Hashable | None],
-    together: Callable[[Sequence[Any]], Hashable | None],
-) -> Iterable[Hashable | None]:
-    found = together(tensors)
-    return map(read, tensors) if found is None else (found,)
 
 
 def _is_compact(signature: Hashable) -> bool:
@@ -458,29 +444,24 @@ def sharing_memory(*lists: Sequence[Any], compact: bool) -> Sequence[int]:
         return ()
     if len(lists) > 1 and len({*map(type, chain(*lists))}) == 1:
         lists = ([*chain(*lists)],)
-    starts, ends, order = [], [], list[int]()
+    runs: list[Any] = []
+    places: list[Indices] = []
+    before = 0
     for tensors in lists:
         if not tensors:
             continue
         alike = len({*map(type, tensors)}) < 2
         parts = {None: range(len(tensors))} if alike else places_by([*map(type, tensors)])
-        before = len(order)
         for indices in parts.values():
             some = tensors if alike else some_of(tensors, indices)
             extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)
             if extents is None:
                 return range(count)
-            starts.append(extents[0])
-            ends.append(extents[1])
-            order += indices if not before else [before + index for index in indices]
-    if len(starts) > 1 and count < _SORTED_BY_HAND:
-        indices_sharing = memory.sharing_runs([*chain(*starts)], [*chain(*ends)])
-    else:
-        indices_sharing = memory.sharing_runs(_joined_numbers(starts), _joined_numbers(ends))
+            runs += extents
+            places.append(indices if before == 0 else [before + index for index in indices])
+        before += len(tensors)
+    indices_sharing = memory.sharing_runs(*runs)
+    if not indices_sharing:
+        return ()
+    order = [*chain(*places)]
     return sorted([order[at] for at in indices_sharing])
-
-
-def _joined_numbers(parts: Sequence[Sequence[int] | Array]) -> Sequence[int] | Array:
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate([np.asarray(part, np.uint64) for part in parts])

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..backends.fast_paths import no_path
 from ..backends.quick import unchanged
 from ..core.devices import HOST
 from ..core.named_tuple import NamedTuple
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from ..planning.plan import Plan
     from ..planning.step import Step
 
+    Together = Callable[..., Hashable | None]
 __all__ = [
     "Conversion",
     "Recipe",
@@ -134,8 +134,8 @@ class Conversion:
         """The target's settings, and its devices if they may change: if equal, recipes hold."""
         self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
         """The functions that read signatures, by the type of the tensor: see `reader`."""
-        self.together: dict[type, Callable[[Any], Hashable | None]] = {}
-        """Those that read the signatures of many at once, if they are the same: see `Quick`."""
+        self.together: dict[type, Together | None] = {}
+        """Those that read the signatures of many at once, if there are any: see `Quick`."""
         self.recent: dict[Hashable, Recipe] = {}
         """The recently used recipes. It is faster to look here before `find` is called."""
         self._earlier: dict[Hashable, Recipe] = {}
@@ -165,12 +165,12 @@ class Conversion:
         if owner is self.target and owner.capabilities.options.labels and not self.returns_plain:
             return None  # its own labels, which a signature has not, belong to the result
         reader = owner.quick.signature_reader(kind, self.target, self.request)
+        together: Together | None = owner.quick.signatures
         if not self.is_for_host:
             memory = owner.capabilities.memory
             if memory.exists and memory.strides != "compact":
-                reader = _of_compact(reader)
-        alike = reader == owner.quick.signature
-        self.together[kind] = owner.quick.signatures if alike else no_path
+                reader, together = _of_compact(reader), None
+        self.together[kind] = together
         self.readers[kind] = reader
         return reader
 

@@ -146,17 +146,100 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
 
 /* What arrays have in common: they differ only in shape, address and who else has their memory. */
 typedef struct {
-    const PyObject *dtype;
+    PyObject *dtype;
     int rank, flags;
     Py_ssize_t first;
 } Alike;
 
 enum { MOST_GROUPS = 32 };
 
+/* The number of the group of an array, which may be a new one; -1 if there would be too many. */
+static Py_ssize_t group_of(Alike *groups, Py_ssize_t *known, const Array *array, Py_ssize_t index)
+{
+    Py_ssize_t at = 0;
+    while (at < *known && !(groups[at].dtype == array->dtype && groups[at].rank == array->rank &&
+                            groups[at].flags == array->flags))
+        at++;
+    if (at == MOST_GROUPS)
+        return -1;
+    if (at == *known)
+        groups[(*known)++] = (Alike){array->dtype, array->rank, array->flags, index};
+    return at;
+}
+
+static int64_t size_of(const Array *array)
+{
+    int64_t size = 1;
+    for (int axis = 0; axis < array->rank; axis++)
+        size *= array->shape[axis];
+    return size;
+}
+
+PyDoc_STRVAR(signatures_doc,
+             "signatures(arrays, type, modulo, /)\n--\n\n"
+             "What is equal only for as many arrays of this type, which is numpy.ndarray, that have in the same order the same\n"
+             "dtypes, numbers of axes, flags, and addresses modulo a power of two up to 256: a tuple of the different dtypes,\n"
+             "numbers of axes and flags, and bytes. None if another object or an array without elements is among them, or\n"
+             "there are more than 32 of these.");
+
+static PyObject *signatures(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    Alike groups[MOST_GROUPS];
+    PyObject *arrays, *found, *kinds;
+    Py_ssize_t known = 0, at = 0;
+    size_t modulo;
+    uint8_t *numbers;
+    if (count != 3 || !PyType_Check(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "signatures takes a list, a type and a number");
+        return NULL;
+    }
+    modulo = PyLong_AsSize_t(arguments[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    arrays = PySequence_Tuple(arguments[0]);
+    if (arrays == NULL)
+        return NULL;
+    count = PyTuple_Size(arrays);
+    numbers = PyMem_Malloc(2 * (size_t)count + 1);
+    for (Py_ssize_t index = 0; numbers != NULL && at >= 0 && index < count; index++) {
+        const Array *array = (const Array *)PyTuple_GetItem(arrays, index);
+        const int is_array = Py_TYPE(PyTuple_GetItem(arrays, index)) == (PyTypeObject *)arguments[1];
+        at = is_array && size_of(array) > 0 ? group_of(groups, &known, array, index) : -1;
+        if (at >= 0) {
+            numbers[2 * index] = (uint8_t)at;
+            numbers[2 * index + 1] = (uint8_t)((uintptr_t)array->data & (modulo - 1));
+        }
+    }
+    if (numbers == NULL || at < 0) {
+        Py_DECREF(arrays);
+        PyMem_Free(numbers);
+        return numbers == NULL ? PyErr_NoMemory() : Py_NewRef(Py_None);
+    }
+    for (at = 0; at < known; at++) /* an array may get another dtype while other code runs */
+        Py_INCREF(groups[at].dtype);
+    kinds = PyTuple_New(known);
+    for (at = 0; at < known; at++) {
+        PyObject *kind = kinds == NULL ? NULL : Py_BuildValue("(Oii)", groups[at].dtype, groups[at].rank, groups[at].flags);
+        Py_DECREF(groups[at].dtype);
+        if (kind == NULL)
+            Py_CLEAR(kinds);
+        else
+            PyTuple_SetItem(kinds, at, kind);
+    }
+    found = kinds == NULL ? NULL : PyBytes_FromStringAndSize((const char *)numbers, 2 * count);
+    Py_DECREF(arrays);
+    PyMem_Free(numbers);
+    if (found == NULL) {
+        Py_XDECREF(kinds);
+        return NULL;
+    }
+    return Py_BuildValue("(NN)", kinds, found);
+}
+
 PyDoc_STRVAR(facts_doc,
              "facts(arrays, type, /)\n--\n\n"
              "Group arrays of this type, which is numpy.ndarray, by dtype, number of axes and flags. The positions of the\n"
-             "first of each group; and for each array its group, address and number of elements, as three runs of int64.\n"
+             "first of each group; and for each array its group and number of elements, as two runs of int64.\n"
              "None if another object is among them, or there are more than 32 groups.");
 
 static PyObject *facts(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
@@ -173,7 +256,7 @@ static PyObject *facts(PyObject *Py_UNUSED(module), PyObject *const *arguments, 
     if (arrays == NULL)
         return NULL;
     count = PyTuple_Size(arrays);
-    found = PyByteArray_FromStringAndSize(NULL, 3 * count * (Py_ssize_t)sizeof *numbers);
+    found = PyByteArray_FromStringAndSize(NULL, 2 * count * (Py_ssize_t)sizeof *numbers);
     if (found == NULL) {
         Py_DECREF(arrays);
         return NULL;
@@ -181,26 +264,15 @@ static PyObject *facts(PyObject *Py_UNUSED(module), PyObject *const *arguments, 
     numbers = (int64_t *)PyByteArray_AsString(found);
     for (Py_ssize_t index = 0; index < count; index++) {
         const Array *array = (const Array *)PyTuple_GetItem(arrays, index);
-        Py_ssize_t at = 0;
-        int64_t size = 1;
-        if (Py_TYPE((PyObject *)array) != (PyTypeObject *)arguments[1]) {
+        Py_ssize_t at = -1;
+        if (Py_TYPE(PyTuple_GetItem(arrays, index)) == (PyTypeObject *)arguments[1])
+            at = group_of(groups, &known, array, index);
+        if (at < 0) {
             known = -1;
             break;
         }
-        while (at < known && !(groups[at].dtype == array->dtype && groups[at].rank == array->rank &&
-                               groups[at].flags == array->flags))
-            at++;
-        if (at == MOST_GROUPS) {
-            known = -1;
-            break;
-        }
-        if (at == known)
-            groups[known++] = (Alike){array->dtype, array->rank, array->flags, index};
-        for (int axis = 0; axis < array->rank; axis++)
-            size *= array->shape[axis];
         numbers[index] = at;
-        numbers[count + index] = (int64_t)(uintptr_t)array->data;
-        numbers[2 * count + index] = size;
+        numbers[count + index] = size_of(array);
     }
     Py_DECREF(arrays);
     if (known < 0) {
@@ -221,6 +293,62 @@ static PyObject *facts(PyObject *Py_UNUSED(module), PyObject *const *arguments, 
         return NULL;
     }
     return Py_BuildValue("(NN)", firsts, found);
+}
+
+PyDoc_STRVAR(extents_doc,
+             "extents(arrays, type, /)\n--\n\n"
+             "The addresses of the first bytes of arrays of this type, which is numpy.ndarray, without gaps, then those of the\n"
+             "bytes after their last ones, each in eight bytes. None if another object is among them, or there are more than 32\n"
+             "different dtypes, numbers of axes and flags.");
+
+static PyObject *extents(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    Alike groups[MOST_GROUPS];
+    PyObject *arrays, *made = NULL;
+    Py_ssize_t known = 0, at = 0;
+    uint64_t *found;
+    if (count != 2 || !PyType_Check(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "extents takes a list and a type");
+        return NULL;
+    }
+    arrays = PySequence_Tuple(arguments[0]);
+    if (arrays == NULL)
+        return NULL;
+    count = PyTuple_Size(arrays);
+    found = PyMem_Malloc((3 * (size_t)count + 1) * sizeof *found);
+    if (found == NULL) {
+        Py_DECREF(arrays);
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t index = 0; at >= 0 && index < count; index++) {
+        const Array *array = (const Array *)PyTuple_GetItem(arrays, index);
+        const int is_array = Py_TYPE(PyTuple_GetItem(arrays, index)) == (PyTypeObject *)arguments[1];
+        at = is_array ? group_of(groups, &known, array, index) : -1;
+        if (at >= 0) {
+            found[index] = (uint64_t)(uintptr_t)array->data;
+            found[count + index] = (uint64_t)size_of(array);
+            found[2 * count + index] = (uint64_t)at;
+        }
+    }
+    if (at >= 0) {
+        uint64_t sizes[MOST_GROUPS];
+        for (at = 0; at < known; at++) /* an array may get another dtype while other code runs */
+            Py_INCREF(groups[at].dtype);
+        for (at = 0; at < known; at++) {
+            PyObject *size = PyErr_Occurred() ? NULL : PyObject_GetAttrString(groups[at].dtype, "itemsize");
+            sizes[at] = size == NULL ? 0 : PyLong_AsUnsignedLongLong(size);
+            Py_XDECREF(size);
+            Py_DECREF(groups[at].dtype);
+        }
+        for (Py_ssize_t index = 0; index < count; index++)
+            found[count + index] = found[index] + found[count + index] * sizes[found[2 * count + index]];
+        if (!PyErr_Occurred())
+            made = PyBytes_FromStringAndSize((const char *)found, 2 * count * (Py_ssize_t)sizeof *found);
+    } else
+        made = Py_NewRef(Py_None);
+    Py_DECREF(arrays);
+    PyMem_Free(found);
+    return made;
 }
 
 /* A run of bytes in memory, and the byte after its last. */
@@ -278,27 +406,41 @@ static int read_numbers(PyObject *numbers, uint64_t *to, Py_ssize_t count)
 }
 
 PyDoc_STRVAR(apart_doc,
-             "are_apart(starts, ends, /)\n--\n\n"
+             "are_apart(starts, ends, /, *others)\n--\n\n"
              "Whether no two runs of bytes have one in common, where a run without bytes counts as one of a byte. Their first\n"
-             "bytes, and those after the last ones, are lists of integers, or buffers of uint64.");
+             "bytes, and those after the last ones, are lists of integers, or buffers of uint64. There may be several of both.");
 
 static PyObject *are_apart(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
-    Py_ssize_t count = given == 2 ? PyObject_Size(arguments[0]) : -1;
+    Py_ssize_t count = 0, done = 0;
     int apart = 1, in_order = 1;
     Run *runs, *found;
-    if (count < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "are_apart takes starts and ends");
+    if (given < 2 || given % 2) {
+        PyErr_SetString(PyExc_TypeError, "are_apart takes starts and ends");
         return NULL;
+    }
+    for (Py_ssize_t at = 0; at < given; at += 2) {
+        const Py_ssize_t size = PyObject_Size(arguments[at]);
+        if (size < 0)
+            return NULL;
+        count += size;
     }
     runs = PyMem_Malloc((2 * (size_t)count + 1) * sizeof *runs);
     if (runs == NULL)
         return PyErr_NoMemory();
-    if (!read_numbers(arguments[0], &runs->start, count) || !read_numbers(arguments[1], &runs->end, count)) {
-        PyMem_Free(runs);
-        return NULL;
+    for (Py_ssize_t at = 0; at < given; at += 2) {
+        const Py_ssize_t size = PyObject_Size(arguments[at]);
+        const int fits = size >= 0 && size <= count - done; /* a list may have changed */
+        if (!fits && !PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "there are other starts than ends");
+        if (!fits || !read_numbers(arguments[at], &runs[done].start, size) ||
+            !read_numbers(arguments[at + 1], &runs[done].end, size)) {
+            PyMem_Free(runs);
+            return NULL;
+        }
+        done += size;
     }
+    count = done;
     for (Py_ssize_t index = 1; in_order && index < count; index++)
         in_order = runs[index - 1].start <= runs[index].start;
     found = in_order ? runs : sorted(runs, runs + count, count);
@@ -313,6 +455,8 @@ static PyMethodDef methods[] = {
     {"are_alike", (PyCFunction)(void (*)(void))are_alike, METH_FASTCALL, alike_doc},
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
     {"are_apart", (PyCFunction)(void (*)(void))are_apart, METH_FASTCALL, apart_doc},
+    {"signatures", (PyCFunction)(void (*)(void))signatures, METH_FASTCALL, signatures_doc},
+    {"extents", (PyCFunction)(void (*)(void))extents, METH_FASTCALL, extents_doc},
     {"facts", (PyCFunction)(void (*)(void))facts, METH_FASTCALL, facts_doc},
     {NULL, NULL, 0, NULL},
 };

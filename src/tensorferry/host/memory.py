@@ -7,7 +7,7 @@ import mmap
 import os
 import sys
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ __all__ = [
     "MAPPED",
     "address",
     "are_alike",
+    "array_extents",
+    "array_signatures",
     "can_join",
     "compact",
     "first_addresses",
@@ -122,10 +124,14 @@ _FEW = 40
 """Up to this many runs of bytes, it is faster to sort them as Python numbers."""
 
 
-def sharing_runs(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> list[int]:
+def sharing_runs(*runs: Sequence[int] | Array) -> list[int]:
     """The positions of runs of bytes that share a byte with another, in one pass after sorting.
 
     A run without bytes counts as one of a byte: two may be one object.
+
+    Args:
+        *runs: The first bytes of some, then those after their last ones; and so on for others, whose
+            positions come after theirs.
 
     >>> (
     ...     sharing_runs([0, 8], [8, 9]),
@@ -134,16 +140,16 @@ def sharing_runs(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> 
     ... )
     ([], [0, 2], [])
     """
-    extension = _joins_extension()
+    extension, (starts, ends) = _joins_extension(), (runs[::2], runs[1::2])
     if extension is not None:
-        if extension.are_apart(starts, ends):
+        if extension.are_apart(*runs):
             return []
-    elif len(starts) < _FEW:
-        runs = sorted(zip(starts, ends, strict=True))
-        if all(run[1] <= then[0] > run[0] for run, then in pairwise(runs)):
+    elif sum(map(len, starts)) < _FEW:
+        in_order = sorted(zip(chain(*starts), chain(*ends), strict=True))
+        if all(run[1] <= then[0] > run[0] for run, then in pairwise(in_order)):
             return []
-    first = np.asarray(starts, np.uint64)
-    after = np.maximum(np.asarray(ends, np.uint64), first + np.uint64(1))
+    first = _joined_numbers(starts)
+    after = np.maximum(_joined_numbers(ends), first + np.uint64(1))
     # Each run but the last ends before the next one begins: so it is almost always.
     if (np.sort(after)[:-1] <= np.sort(first)[1:]).all():
         return []
@@ -155,6 +161,10 @@ def sharing_runs(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> 
     shared[:-1] |= touches
     pairs: list[int] = np.sort(order[shared]).tolist()
     return pairs
+
+
+def _joined_numbers(parts: Sequence[Sequence[int] | Array]) -> Array:
+    return np.concatenate([np.asarray(part, np.uint64) for part in parts])
 
 
 def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -410,13 +420,11 @@ class Facts(NamedTuple):
         firsts: The position of the first of each group. A group has one dtype, number of axes, and
             ``flags.num``; equal dtypes may be different objects.
         groups: The group of each array.
-        addresses: The address of each.
         sizes: The number of elements of each.
     """
 
     firsts: tuple[int, ...]
     groups: Array
-    addresses: Array
     sizes: Array
 
 
@@ -437,7 +445,46 @@ def array_facts(arrays: Sequence[Any]) -> Facts | None:
     if facts_of_all is None:
         return None
     firsts, numbers = facts_of_all
-    return Facts(firsts, *np.frombuffer(numbers, np.int64).reshape(3, -1))
+    return Facts(firsts, *np.frombuffer(numbers, np.int64).reshape(2, -1))
+
+
+def array_extents(arrays: Sequence[Any]) -> tuple[memoryview, memoryview] | None:
+    """The addresses of the first bytes of arrays without gaps, and of those after the last ones.
+
+    ``None`` if an object is no plain array, if they are of very many kinds, or if there is no
+    extension.
+    """
+    extension = _joins_extension()
+    found = None if extension is None else extension.extents(arrays, np.ndarray)
+    if found is None:
+        return None
+    numbers = memoryview(found).cast("Q")
+    return numbers[: len(arrays)], numbers[len(arrays) :]
+
+
+def array_signatures(
+    arrays: Sequence[Any], modulo: int
+) -> tuple[tuple[tuple[np.dtype[Any], int, int], ...], bytes] | None:
+    """What is equal only for as many arrays that are the same, but for shape and address, in order.
+
+    >>> import numpy as np
+    >>> pairs = [array_signatures([np.ones(2), np.ones(length)], 8) for length in (3, 4)]
+    >>> pairs[0] == pairs[1]
+    True
+
+    Args:
+        arrays: The arrays.
+        modulo: A power of two up to 256, modulo which addresses count.
+
+    Returns:
+        Each dtype with a number of axes and ``flags.num``, once; and bytes that say which array has
+        which. ``None`` if an object is no plain array or has no elements, if they are of very many
+        kinds, or if there is no extension.
+    """
+    extension = _joins_extension()
+    if extension is None:
+        return None
+    return extension.signatures(arrays, np.ndarray, modulo)  # type: ignore[no-any-return]
 
 
 def can_join() -> bool:

@@ -7,12 +7,7 @@
    While Python code runs, nothing is read that it could change: values are held, lists are copied before one of theirs is
    opened. What is taken apart stays in memory of C until all of it is there. */
 
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdint.h>
-#include <string.h>
+#include "_looks.h"
 
 /* How objects of a type are opened and made: by functions; as a dict, list or tuple; as a tuple whose type is called. */
 enum { BY_FUNCTIONS, AS_DICT, AS_LIST, AS_TUPLE, AS_NAMED, WAYS };
@@ -166,39 +161,6 @@ static PyObject *list_of(PyObject **objects, Py_ssize_t count)
     for (Py_ssize_t index = 0; index < count; index++)
         PyList_SetItem(list, index, objects[index]);
     return list;
-}
-
-enum { FEW = 16 };
-
-/* Whether no address occurs twice: 1, 0, or -1 and an exception. */
-static int are_apart(const uintptr_t *addresses, Py_ssize_t count)
-{
-    size_t slots = 4 * FEW, at;
-    uintptr_t *seen;
-    int apart = 1;
-    if (count <= FEW) {
-        for (Py_ssize_t index = 1; index < count; index++)
-            for (Py_ssize_t before = 0; before < index; before++)
-                if (addresses[index] == addresses[before])
-                    return 0;
-        return 1;
-    }
-    while (slots < 2 * (size_t)count)
-        slots *= 2;
-    seen = PyMem_Calloc(slots, sizeof *seen);
-    if (seen == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t index = 0; apart && index < count; index++) {
-        at = (size_t)((uint64_t)addresses[index] * 0x9E3779B97F4A7C15u >> 20) & (slots - 1);
-        while (seen[at] != 0 && seen[at] != addresses[index])
-            at = (at + 1) & (slots - 1);
-        apart = seen[at] == 0;
-        seen[at] = addresses[index];
-    }
-    PyMem_Free(seen);
-    return apart;
 }
 
 static PyObject *numbers_of(const uintptr_t *numbers, Py_ssize_t count)
@@ -748,26 +710,6 @@ static PyType_Spec walk_spec = {
 
 /* -- the module --------------------------------------------------------------------------------------------------- */
 
-PyDoc_STRVAR(different_doc, "are_different(objects, /)\n--\n\nWhether no object of a list occurs twice.");
-
-static PyObject *are_different(PyObject *Py_UNUSED(module), PyObject *objects)
-{
-    uintptr_t *addresses;
-    Py_ssize_t size;
-    int apart;
-    if (!PyList_Check(objects))
-        return PyErr_Format(PyExc_TypeError, "are_different takes a list");
-    size = PyList_Size(objects);
-    addresses = PyMem_Malloc(((size_t)size + 1) * sizeof *addresses);
-    if (addresses == NULL)
-        return PyErr_NoMemory();
-    for (Py_ssize_t index = 0; index < size; index++)
-        addresses[index] = (uintptr_t)PyList_GetItem(objects, index);
-    apart = are_apart(addresses, size);
-    PyMem_Free(addresses);
-    return apart < 0 ? NULL : PyBool_FromLong(apart);
-}
-
 static int set_up(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&walk_spec);
@@ -778,6 +720,7 @@ static int set_up(PyObject *module)
 
 static PyMethodDef methods[] = {
     {"are_different", are_different, METH_O, different_doc},
+    {"are_plain", (PyCFunction)(void (*)(void))are_plain, METH_FASTCALL, plain_doc},
     {NULL, NULL, 0, NULL},
 };
 

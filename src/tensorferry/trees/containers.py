@@ -54,6 +54,7 @@ __all__ = [
     "may_hold",
     "may_open",
     "open_attributes",
+    "open_plain_data",
     "opener_of",
     "openers_of",
     "openings_of",
@@ -146,7 +147,7 @@ def _open_data(x: UserDict[Any, Any] | UserList[Any]) -> Node:
     """Open an object that keeps its values in a container, its attribute ``data``."""
     data: Any = x.data
     if type(data) is dict:
-        return _open_plain_data(x, data.copy())
+        return open_plain_data(x, data.copy(), other_attributes(x, ("data",)))
     opener: Any = opener_of(type(data))
     inside: Node = opener(data)
 
@@ -160,16 +161,27 @@ def _open_data(x: UserDict[Any, Any] | UserList[Any]) -> Node:
     )
 
 
-def _open_plain_data(x: Any, data: dict[Any, Any]) -> Node:
-    """Open an object whose attribute ``data`` is a plain dict, of which this is a copy."""
+def open_plain_data(
+    x: Any,
+    data: dict[Any, Any],
+    static: Mapping[str, Any],
+    stack: Callable[[Sequence[Any], int], Any] | None = None,
+) -> Node:
+    """Open an object whose attribute ``data`` is a plain dict.
+
+    Args:
+        x: The object.
+        data: A copy of the dict.
+        static: Its other attributes, by their paths.
+        stack: See `Node`.
+    """
 
     def rebuild(values: Sequence[Any]) -> Any:
         result = shallow_copy(x)
         result.data = dict(zip(data, values, strict=True))
         return result
 
-    static = other_attributes(x, ("data",))
-    return Node(Entries([*data], item), [*data.values()], rebuild, static)
+    return Node(Entries([*data], item), [*data.values()], rebuild, static, stack=stack)
 
 
 def _open_mapping(x: Mapping[Any, Any]) -> Node:

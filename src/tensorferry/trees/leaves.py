@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +18,11 @@ from ..execution.run import described
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from . import libraries
-from .containers import PLAIN, is_used_up, may_hold, tensor_inside
+from .containers import is_used_up, may_hold, tensor_inside
+from .structure import are_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .structure import Structure
 
@@ -187,7 +186,7 @@ class LeafRule:
 
     def is_free(self, static: Mapping[str, Any]) -> bool:
         """Whether a container's attributes that are not values are no tensors, and hold none."""
-        return _are_plain(static.values()) or self._in_static(static) is None
+        return are_plain(static.values()) or self._in_static(static) is None
 
     def keeps_refused(self, x: Any, error: Exception) -> bool:
         """Whether a leaf refused with `error` stays as it is: it is no tensor for any target."""
@@ -351,31 +350,6 @@ class LeafRule:
     def _goes_on(self, kind: type) -> bool:
         # Objects of a framework, such as modules, may be nested deeply.
         return isinstance(self._kind(kind), UnsupportedTypeError)
-
-
-def _are_plain(values: Iterable[Any], levels: int = 4) -> bool:
-    """Whether there is certainly no tensor in values: only plain ones, in plain containers."""
-    held: Iterable[Any] = values
-    for _ in range(levels):
-        held = list(held)
-        kinds = set(map(type, held))
-        if kinds == {dict}:
-            held = chain.from_iterable(map(dict.values, held))
-            continue
-        kinds -= PLAIN
-        if not kinds:
-            return True
-        if not kinds <= _SEARCHED:
-            return False
-        if OrderedDict in kinds and any(vars(x) for x in held if type(x) is OrderedDict):
-            return False
-        held = chain.from_iterable(
-            x.values() if isinstance(x, dict) else x for x in held if type(x) in kinds
-        )
-    return False
-
-
-_SEARCHED = frozenset({dict, OrderedDict, list, tuple})
 
 
 def _has(x: Any, name: str) -> bool:

@@ -23,7 +23,7 @@ from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError
-from ..execution.groups import FEW_WRITTEN, Groups, LeafPart, sharing_memory, some_of
+from ..execution.groups import FEW, Groups, LeafPart, sharing_memory, some_of
 from .containers import is_opened, may_hold
 from .failures import refuse_unknown_name
 from .grouped import convert_groups, written
@@ -406,7 +406,7 @@ class Programs:
         kept = [*structure.kept]
         nodes = tuple([at for at, each in enumerate(kept) if isinstance(each, Node)])
         labels = labels_of(kept) if self._by_name else None
-        together: dict[Hashable, Arrangement] | None = {} if len(indices) <= FEW_WRITTEN else None
+        together: dict[Hashable, Arrangement] | None = {} if len(indices) <= FEW else None
         made = Program(
             structure.without_kept(kinds),
             nodes,

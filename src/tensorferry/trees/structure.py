@@ -30,6 +30,7 @@ __all__ = [
     "Structure",
     "are_alike",
     "are_different",
+    "are_plain",
     "at_path",
     "equal",
     "have_equal_labels",
@@ -559,6 +560,35 @@ def are_different(objects: list[Any], places: list[int] | None) -> bool:
     if walks is not None:
         return walks.are_different(some)  # type: ignore[no-any-return]
     return len({*map(id, some)}) == len(some)
+
+
+def are_plain(values: Iterable[Any], levels: int = 4) -> bool:
+    """Whether there is certainly no tensor in values: only plain ones, in plain containers."""
+    walks = _walks()
+    if walks is not None:
+        return walks.are_plain(values, _PLAIN, OrderedDict, levels)  # type: ignore[no-any-return]
+    held: Iterable[Any] = values
+    for _ in range(levels):
+        held = list(held)
+        kinds = set(map(type, held))
+        if kinds == {dict}:
+            held = chain.from_iterable(map(dict.values, held))
+            continue
+        kinds -= PLAIN
+        if not kinds:
+            return True
+        if not kinds <= _SEARCHED:
+            return False
+        if OrderedDict in kinds and any(vars(x) for x in held if type(x) is OrderedDict):
+            return False
+        held = chain.from_iterable(
+            x.values() if isinstance(x, dict) else x for x in held if type(x) in kinds
+        )
+    return False
+
+
+_SEARCHED = frozenset({dict, OrderedDict, list, tuple})
+_PLAIN = tuple(PLAIN)
 
 
 def recurring(ids: Sequence[int]) -> list[int] | None:

@@ -98,6 +98,15 @@ class NumpyQuick(Quick[NumpyBackend]):
 
     # -- many arrays -------------------------------------------------------------------------------
 
+    def signatures(
+        self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
+    ) -> Hashable | None:
+        found = memory.array_signatures(tensors, max(alignment, 1))
+        for dtype, _rank, flags in () if found is None else found[0]:
+            if dtype.hasobject or dtype.kind in _OPENED or not _is_plain(flags, copies=copies):
+                return None
+        return found
+
     def grouped(
         self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
     ) -> Mapping[Hashable, Sequence[int]] | None:
@@ -109,7 +118,7 @@ class NumpyQuick(Quick[NumpyBackend]):
             if dtype.hasobject or dtype.kind in _OPENED:
                 return None
             # Who else may write is read of one after the other, if it matters.
-            if not (flags in _OWN or (copies and flags & _FITS == _FITS)):
+            if not _is_plain(flags, copies=copies):
                 return self._grouped_one_by_one(tensors, alignment)
             # The flags say that each is aligned to its elements.
             if alignment <= dtype.alignment:
@@ -141,11 +150,9 @@ class NumpyQuick(Quick[NumpyBackend]):
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
     ) -> tuple[Sequence[int] | Array, Sequence[int] | Array]:
-        facts = memory.array_facts(tensors) if compact and len(tensors) > _FEW else None
-        if facts is not None:
-            itemsizes = np.array([tensors[first].itemsize for first in facts.firsts])
-            nbytes = facts.sizes * itemsizes[facts.groups]
-            return facts.addresses, facts.addresses + nbytes
+        found = memory.array_extents(tensors) if compact else None
+        if found is not None:
+            return found
         starts = memory.first_addresses(tensors)
         if compact:
             return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
@@ -217,6 +224,16 @@ class NumpyQuick(Quick[NumpyBackend]):
             (np.ndarray, name): _plain,
             (list, name): made_when_called(list, name, _list_reader),
         }
+
+
+def _is_plain(flags: int, *, copies: bool) -> bool:
+    """Whether arrays with these flags are aligned, in C order, and written by nobody unknown.
+
+    Args:
+        flags: Their ``flags.num``.
+        copies: Whether it does not matter who writes.
+    """
+    return flags in _OWN or (copies and flags & _FITS == _FITS)
 
 
 def _alike(tensors: Sequence[Any]) -> Mapping[Any, Sequence[int]] | None:

@@ -16,6 +16,7 @@ typedef struct {
     int is_ambiguous;   /* other dtypes look the same to DLPack, so the tensor is asked */
     int has_signature;  /* otherwise its tensors are described */
     int may_be_negative;
+    int is_listed;      /* `to_list` gives its exact numbers */
 } Row;
 
 typedef struct {
@@ -28,7 +29,7 @@ typedef struct {
     PyObject *found; /* NumPy's dtypes by their names */
     PyObject *given; /* the arguments; these are borrowed from them: */
     PyObject *kinds[2], *settings, *modes, *forward, *is_negative, *has_address, *array_type, *set_flags, *compact;
-    PyObject *tracing, *view, *to_numpy, *view_as, *numpy_dtype, *allocate;
+    PyObject *tracing, *view, *to_numpy, *to_list, *view_as, *numpy_dtype, *allocate;
     PyObject *signature_otherwise, *array_otherwise;
     PyObject *level, *dtype, *requires_grad, *data; /* names of attributes */
     int has_failed; /* whether a tensor could not be described */

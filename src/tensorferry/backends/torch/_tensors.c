@@ -109,6 +109,32 @@ static PyObject *array(Reader *reader, PyObject *x)
     return made;
 }
 
+/* Whether float operations on this thread treat the smallest floats as zero. */
+static int are_flushed(void)
+{
+    volatile double smallest = 5e-324;
+    return smallest * 1.0 == 0.0;
+}
+
+PyDoc_STRVAR(numbers_doc,
+             "numbers(x, /)\n--\n\n"
+             "The numbers of a tensor on the host, as `Tensor.tolist` gives them; or None. An exception of this is raised.");
+
+static PyObject *numbers(Reader *reader, PyObject *x)
+{
+    Seen seen;
+    int found = see(reader, x, &seen, 0);
+    if (found > 0 && (seen.tensor.device.type != HOST || !seen.row->is_listed || are_flushed()))
+        found = 0;
+    if (found > 0) {
+        const int modes = is_true(PyObject_CallNoArgs(reader->modes));
+        found = modes < 0 ? -1 : !modes;
+    }
+    if (found < 0)
+        return NULL;
+    return found ? PyObject_CallFunctionObjArgs(reader->to_list, x, NULL) : Py_NewRef(Py_None);
+}
+
 PyDoc_STRVAR(environment_doc, "environment()\n--\n\nWhat the functions `settings` give: see `Quick.environment`.");
 
 static PyObject *environment(Reader *reader, PyObject *Py_UNUSED(none))
@@ -352,6 +378,29 @@ static int group(Reader *reader, PyObject *tensors, uintptr_t mask, PyObject *fo
     return 1;
 }
 
+/* The tensors and the mask of what counts of their addresses, which are given as a list and a power of two: a new tuple.
+   NULL without an exception if a mode changes what tensors are. */
+static PyObject *read_modulo(const Reader *reader, PyObject *const *arguments, Py_ssize_t count, uintptr_t *mask)
+{
+    size_t modulo;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "there are 2 arguments");
+        return NULL;
+    }
+    if (is_ordinary_now(reader) <= 0)
+        return NULL;
+    modulo = PyLong_AsSize_t(arguments[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    *mask = modulo - 1;
+    return PySequence_Tuple(arguments[0]);
+}
+
+static PyObject *none_or_raised(void)
+{
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 PyDoc_STRVAR(grouped_doc,
              "grouped(tensors, modulo, /)\n--\n\n"
              "The positions of the tensors of a list by their signatures, in which addresses count modulo a power of two;\n"
@@ -359,48 +408,33 @@ PyDoc_STRVAR(grouped_doc,
 
 static PyObject *grouped(Reader *reader, PyObject *const *arguments, Py_ssize_t count)
 {
-    PyObject *tensors, *found;
-    size_t modulo;
-    int done = is_ordinary_now(reader);
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "grouped takes 2 arguments");
-        return NULL;
-    }
-    if (done <= 0)
-        return done < 0 ? NULL : Py_NewRef(Py_None);
-    modulo = PyLong_AsSize_t(arguments[1]);
-    if (PyErr_Occurred())
-        return NULL;
-    tensors = PySequence_Tuple(arguments[0]);
-    found = tensors == NULL ? NULL : PyDict_New();
-    if (found == NULL) {
-        Py_XDECREF(tensors);
-        return NULL;
-    }
-    done = group(reader, tensors, modulo - 1, found);
+    uintptr_t mask;
+    PyObject *tensors = read_modulo(reader, arguments, count, &mask), *found;
+    int done;
+    if (tensors == NULL)
+        return none_or_raised();
+    found = PyDict_New();
+    done = found == NULL ? -1 : group(reader, tensors, mask, found);
     Py_DECREF(tensors);
     if (done > 0)
         return found;
-    Py_DECREF(found);
+    Py_XDECREF(found);
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 PyDoc_STRVAR(signatures_doc,
-             "signatures(tensors, /)\n--\n\n"
-             "Bytes that are equal only for as many tensors with the same signatures in the same order; or None, if one is in\n"
-             "doubt.");
+             "signatures(tensors, modulo, /)\n--\n\n"
+             "Bytes that are equal only for as many tensors with the same signatures in the same order, in which addresses\n"
+             "count modulo a power of two; or None, if one is in doubt.");
 
-static PyObject *signatures(Reader *reader, PyObject *list)
+static PyObject *signatures(Reader *reader, PyObject *const *arguments, Py_ssize_t count)
 {
-    PyObject *tensors, *made = NULL;
-    Py_ssize_t count;
+    uintptr_t mask;
+    PyObject *tensors = read_modulo(reader, arguments, count, &mask), *made = NULL;
+    int done = 1;
     Key *keys;
-    int done = is_ordinary_now(reader);
-    if (done <= 0)
-        return done < 0 ? NULL : Py_NewRef(Py_None);
-    tensors = PySequence_Tuple(list);
     if (tensors == NULL)
-        return NULL;
+        return none_or_raised();
     count = PyTuple_Size(tensors);
     keys = PyMem_Calloc((size_t)count + 1, sizeof *keys); /* they are compared as bytes */
     if (keys == NULL) {
@@ -408,7 +442,7 @@ static PyObject *signatures(Reader *reader, PyObject *list)
         return PyErr_NoMemory();
     }
     for (Py_ssize_t index = 0; done > 0 && index < count; index++)
-        done = key_of(reader, PyTuple_GetItem(tensors, index), 63, &keys[index]);
+        done = key_of(reader, PyTuple_GetItem(tensors, index), mask, &keys[index]);
     Py_DECREF(tensors);
     if (done >= 0)
         made = done > 0 ? PyBytes_FromStringAndSize((const char *)keys, count * (Py_ssize_t)sizeof *keys) : Py_NewRef(Py_None);
@@ -485,13 +519,13 @@ static void deallocate(PyObject *self)
 static int read_arguments(Reader *reader, PyObject *arguments)
 {
     static char *names[] = {"exchange", "rows", "kinds", "settings", "modes", "forward", "is_negative", "has_address", "array_type", "set_flags",
-                            "compact", "tracing", "view", "to_numpy", "view_as", "numpy_dtype", "allocate", "signature", "array", "lowest", "header", NULL};
+                            "compact", "tracing", "view", "to_numpy", "to_list", "view_as", "numpy_dtype", "allocate", "signature", "array", "lowest", "header", NULL};
     PyObject *capsule, *rows;
     Py_ssize_t lowest, header;
-    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)O!OOOOOOOOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
+    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)O!OOOOOOOOOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
                                      &reader->kinds[0], &reader->kinds[1], &PyTuple_Type, &reader->settings, &reader->modes, &reader->forward,
                                      &reader->is_negative, &reader->has_address, &reader->array_type, &reader->set_flags, &reader->compact,
-                                     &reader->tracing, &reader->view, &reader->to_numpy, &reader->view_as, &reader->numpy_dtype, &reader->allocate,
+                                     &reader->tracing, &reader->view, &reader->to_numpy, &reader->to_list, &reader->view_as, &reader->numpy_dtype, &reader->allocate,
                                      &reader->signature_otherwise,
                                      &reader->array_otherwise, &lowest, &header))
         return -1;
@@ -510,9 +544,9 @@ static int read_arguments(Reader *reader, PyObject *arguments)
     }
     while (reader->count < PyTuple_Size(rows)) {
         Row *row = &reader->rows[reader->count];
-        if (!PyArg_ParseTuple(PyTuple_GetItem(rows, reader->count), "bbOOOppp", &row->dtype.code, &row->dtype.bits,
+        if (!PyArg_ParseTuple(PyTuple_GetItem(rows, reader->count), "bbOOOpppp", &row->dtype.code, &row->dtype.bits,
                               &row->named, &row->as_integer, &row->of_numpy, &row->is_ambiguous, &row->has_signature,
-                              &row->may_be_negative))
+                              &row->may_be_negative, &row->is_listed))
             return -1;
         row->dtype.lanes = 1;
         reader->count++;
@@ -542,25 +576,26 @@ static PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keyword
 static PyMethodDef methods[] = {
     {"signature", (PyCFunction)signature, METH_O, signature_doc},
     {"array", (PyCFunction)array, METH_O, array_doc},
+    {"numbers", (PyCFunction)numbers, METH_O, numbers_doc},
     {"environment", (PyCFunction)environment, METH_NOARGS, environment_doc},
     {"alike", (PyCFunction)alike, METH_O, alike_doc},
     {"together", (PyCFunction)together, METH_O, together_doc},
     {"join", (PyCFunction)join, METH_O, join_doc},
     {"grouped", (PyCFunction)(void (*)(void))grouped, METH_FASTCALL, grouped_doc},
-    {"signatures", (PyCFunction)signatures, METH_O, signatures_doc},
+    {"signatures", (PyCFunction)(void (*)(void))signatures, METH_FASTCALL, signatures_doc},
     {"extents", (PyCFunction)extents, METH_O, extents_doc},
     {NULL, NULL, 0, NULL},
 };
 
 PyDoc_STRVAR(reader_doc,
              "Reader(*, exchange, rows, kinds, settings, modes, forward, is_negative, has_address, array_type, set_flags, compact,\n"
-             "       tracing, view, to_numpy, view_as, numpy_dtype, allocate, signature, array,\n"
+             "       tracing, view, to_numpy, to_list, view_as, numpy_dtype, allocate, signature, array,\n"
              "       lowest, header)\n--\n\n"
              "Reads tensors of some types.\n\n"
              "exchange: Tensor.__dlpack_c_exchange_api__.\n"
              "rows: For each dtype a tuple: DLPack's code and bits, the dtype, the dtype of integers as which NumPy gets it\n"
              "    and the name of the dtype that NumPy gives these (or None twice), whether other dtypes have this code too, whether\n"
-             "    its tensors have signatures, whether they may have a negative bit.\n"
+             "    its tensors have signatures, whether they may have a negative bit, whether `to_list` gives its numbers.\n"
              "kinds: The two types.\n"
              "settings: Functions of settings that change what PyTorch can do.\n"
              "modes: A function that says whether a mode is active.\n"
@@ -571,7 +606,7 @@ PyDoc_STRVAR(reader_doc,
              "set_flags: ndarray.setflags.\n"
              "compact: What a signature calls the layout of a compact tensor.\n"
              "tracing: A function that gives the tracer that records now, or None.\n"
-             "view, to_numpy: Tensor.view and Tensor.numpy.\n"
+             "view, to_numpy, to_list: Tensor.view, Tensor.numpy and Tensor.tolist.\n"
              "view_as: A method of arrays that views them as another dtype.\n"
              "numpy_dtype: The function that gives NumPy's dtype for a name.\n"
              "allocate: The function that gives a new array of a shape, for a dtype of PyTorch.\n"

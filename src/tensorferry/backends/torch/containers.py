@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import copy
 import sys
-from contextlib import suppress
-from itertools import count
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ... import hints
 from ...hints import Hint
-from ..nodes import Node, attribute, entry_of, item
+from ..nodes import Entries, Node, attribute, entry_of, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,29 +121,24 @@ def is_registered(kind: type) -> bool:
     )
 
 
-def open_registered(x: Any) -> Node:
-    """Open a registered container, one level deep."""
+def open_registered(x: Any) -> Node | None:
+    """Open a registered container; ``None`` if its type is registered no longer."""
     pytree = _pytree()
-
-    visits = count()
-    # Everything except the first visited object is a leaf, even if an object contains itself.
-    values, spec = pytree.tree_flatten(x, is_leaf=lambda _: next(visits) > 0)
-    entries = None
-    if not any(value is x for value in values):
-        # A registration may lack the names of the values.
-        with suppress(ValueError, IndexError):
-            paths = [
-                path
-                for path, _ in pytree.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)[0]
-            ]
-            entries = [entry_of(path[0], pytree.GetAttrKey) for path in paths]
-    if entries is None:
-        entries = [item(index) for index in range(len(values))]
+    how = pytree.SUPPORTED_NODES.get(type(x))
+    if how is None:
+        return None
+    values, context = how.flatten_fn(x)
+    values = list(values)
+    entries: Sequence[str] = Entries(range(len(values)), item)
+    if how.flatten_with_keys_fn is not None:  # a registration may lack the names of the values
+        keys = [key for key, _ in how.flatten_with_keys_fn(x)[0]]
+        if len(keys) == len(values):
+            entries = Entries(keys, partial(entry_of, of_attributes=pytree.GetAttrKey))
 
     def rebuild(others: Sequence[Any]) -> Any:
-        return pytree.tree_unflatten(list(others), spec)
+        return how.unflatten_fn(list(others), context)
 
-    return Node(entries, values, rebuild, registered=spec)
+    return Node(entries, values, rebuild, registered=(context, len(values)))
 
 
 # -- no tensors, and yet plain values: dtypes, devices, layouts, sizes -----------------------------

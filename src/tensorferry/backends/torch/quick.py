@@ -40,6 +40,7 @@ __all__ = [
     "array_in_python",
     "environment_in_python",
     "likeness_in_python",
+    "numbers_in_python",
     "reader",
     "signature_in_python",
 ]
@@ -78,13 +79,20 @@ class TorchQuick(Quick[TorchBackend]):
         if self.reader is not None:
             signature, environment = self.reader.signature, self.reader.environment
             self.to_array, self.are_alike = self.reader.array, self.reader.alike
-            self.signatures = self.reader.signatures  # type: ignore[method-assign]
         # In place of methods, whose calls would take longer.
         self.signature = signature  # type: ignore[method-assign]
         self.environment = environment  # type: ignore[method-assign]
         self.likeness = likeness_in_python(backend)  # type: ignore[method-assign]
 
     # -- many tensors ------------------------------------------------------------------------------
+
+    def signatures(
+        self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
+    ) -> Hashable | None:
+        if self.reader is None:
+            return None
+        found: bytes | None = self.reader.signatures(tensors, alignment or _LARGEST)
+        return found
 
     def grouped(
         self, tensors: Sequence[Any], alignment: int, *, copies: bool = False
@@ -178,12 +186,12 @@ class TorchQuick(Quick[TorchBackend]):
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         backend = self.backend
         tensor, parameter, name = backend.tensor, backend.torch.nn.Parameter, backend.name
-        to_list, identity = partial(_to_list, backend), _identity(backend)
+        identity = _identity(backend)
         return {
             (tensor, "numpy"): self.to_array,
             (parameter, "numpy"): self.to_array,
-            (tensor, "python"): made_when_called(tensor, "python", to_list),
-            (parameter, "python"): made_when_called(parameter, "python", to_list),
+            (tensor, "python"): self._to_list(tensor),
+            (parameter, "python"): self._to_list(parameter),
             (tensor, name): identity,
             (parameter, name): identity,
             (np.ndarray, name): _from_numpy(backend),
@@ -191,6 +199,11 @@ class TorchQuick(Quick[TorchBackend]):
                 list, name, partial(_from_list, backend, self.are_alike)
             ),
         }
+
+    def _to_list(self, kind: type) -> Callable[[Any], Any]:
+        if self.reader is not None:
+            return self.reader.numbers  # type: ignore[no-any-return]
+        return made_when_called(kind, "python", partial(numbers_in_python, self.backend))
 
     def views(self) -> frozenset[tuple[type, str]]:
         backend = self.backend
@@ -307,7 +320,8 @@ def reader(
         # `torch._neg_view` takes integers too.
         may_be_negative = has_signature and dtype is not backend.torch.bool
         through = backend.exported.get(dtype, (None, None))  # its integers, and the name
-        rows.append((code, bits, dtype, *through, is_ambiguous, has_signature, may_be_negative))
+        facts = is_ambiguous, has_signature, may_be_negative, name in _LISTED
+        rows.append((code, bits, dtype, *through, *facts))
     try:
         return _extension.Reader(
             exchange=exchange,
@@ -324,6 +338,7 @@ def reader(
             tracing=backend.tracing,
             view=backend.tensor.view,
             to_numpy=backend.tensor.numpy,
+            to_list=backend.tensor.tolist,
             view_as=np.ndarray.getfield,
             numpy_dtype=numpy_dtype,
             allocate=lambda shape, dtype: memory.compact(shape, numpy_dtype(names[dtype])),
@@ -682,20 +697,15 @@ def _array_maker(backend: TorchBackend, dtype: Any) -> Callable[[Any], Any]:
     return through_integers
 
 
-def _to_list(backend: TorchBackend) -> Callable[[Any], Any]:
-    """The fast path to lists: PyTorch's `tolist`.
+def numbers_in_python(backend: TorchBackend) -> Callable[[Any], Any]:
+    """The fast path to lists, where there is no reader in C: PyTorch's `tolist`.
 
     It would also read freed storage, so the address is checked.
     """
-    from ...host import subnormals  # here, because only lists need it
+    from ...host.subnormals import are_flushed  # here, because only lists need it
 
     listed = frozenset(dtype for dtype, name in backend.names.items() if name in _LISTED)
-    to_list, modes, lowest, are_flushed = (
-        backend.tensor.tolist,
-        backend.modes,
-        memory.LOWEST,
-        subnormals.are_flushed,
-    )
+    to_list, modes, lowest = backend.tensor.tolist, backend.modes, memory.LOWEST
 
     def path(x: Any) -> Any:
         if x.dtype not in listed or not x.is_cpu or x.is_nested or modes() or are_flushed():

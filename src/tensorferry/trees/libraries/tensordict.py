@@ -8,7 +8,7 @@ Their other values (text, objects) are leaves too.
 from __future__ import annotations
 
 import sys
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
 from ...backends import registry
@@ -47,31 +47,34 @@ def _library() -> Any:
 
 
 def _open(x: Any) -> Node:
-    items = dict(x.items())
+    kind, plain = type(x), _library().TensorDict
+    held: dict[str, Any] = dict(x.items())
     objects = {
-        key: value.data
-        for key, value in items.items()
-        if not registry.is_known_tensor(type(value)) and _is_object(value)
+        key
+        for key, value in held.items()
+        if not (registry.is_known_tensor(type(value)) or type(value) is plain) and _is_object(value)
     }
-    held = {**items, **objects}
+    for key in objects:
+        held[key] = held[key].data
+    size, axes = x.batch_size, _names_of(x)
 
     def made(values: Sequence[Any], count: int | None) -> Any:
         found = dict(zip(held, values, strict=True))
-        kept = all(_stays(old, found[key]) for key, old in held.items() if key not in objects)
-        if not kept:
-            return {key: _as_dict(value) for key, value in found.items()}
-        if _is_other(type(x)) and all(found[key] is held[key] for key in held):
+        if not all(map(_stays, held.values(), values)):
+            stay = (_stays(old, found[key]) for key, old in held.items() if key not in objects)
+            if not all(stay):
+                return {key: _as_dict(value) for key, value in found.items()}
+        if _is_other(kind) and all(map(is_, held.values(), values)):
             return x
-        return _filled(x, found, objects, count)
+        return _filled(x, found, objects, size, axes, count)
 
-    static = {".batch_size": tuple(x.batch_size), ".names": _names_of(x)}
     return Node(
         Entries(list(held), item),
         list(held.values()),
         lambda values: made(values, None),
-        static,
+        {".batch_size": tuple(size), ".names": axes},
         stack=made,
-        held=None if objects or type(x) is not _library().TensorDict else _held_alike,
+        held=None if objects or kind is not plain else _held_alike,
     )
 
 
@@ -147,9 +150,9 @@ def _stays(before: Any, after: Any) -> bool:
     """Whether a tensor is still of the same framework, or a TensorDict still a TensorDict."""
     if type(before) is type(after):
         return True
-    library = _library()
     if type(after) is dict or registry.is_known_tensor(type(before)):
         return type(after) is not dict and same_framework(before, after)
+    library = _library()
     if library.is_tensor_collection(before):
         return bool(library.is_tensor_collection(after))
     return same_framework(before, after)
@@ -167,26 +170,37 @@ def _as_dict(value: Any) -> Any:
     return value
 
 
-def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int | None) -> Any:
-    """A TensorDict with these values, with the device and the lock of `x`."""
+def _filled(
+    x: Any,
+    found: dict[str, Any],
+    objects: set[str],
+    size: Any,
+    axes: tuple[str | None, ...],
+    count: int | None,
+) -> Any:
+    """A TensorDict with these values, with the device and the lock of `x`.
+
+    Args:
+        x: The TensorDict.
+        found: The values.
+        objects: The keys of those that are no tensors.
+        size: The batch size of `x`.
+        axes: The names of the axes of `x`.
+        count: The number of samples in a batch; ``None`` if it is none.
+    """
     library = _library()
     kind = library.TensorDict if _is_other(type(x)) else type(x)
-    ahead: list[Any] = [] if count is None else [count]
-    axes = _names_of(x)
-    if any(name is not None for name in axes):
-        names = [*([None] * len(ahead)), *axes]
-    else:
-        names = None
-    if x.device is None:
-        device = None
-    else:
-        device = _device_of(found.values())
-    plain = {key: value for key, value in found.items() if key not in objects}
-    result = kind(plain, batch_size=[*ahead, *x.batch_size], names=names, device=device)
+    names: list[Any] | None = None
+    if axes.count(None) < len(axes):
+        names = [*([] if count is None else [None]), *axes]
+    device = None if x.device is None else _device_of(found.values())
+    whole = size if count is None else [count, *size]
+    plain = {key: found[key] for key in found if key not in objects} if objects else found
+    result = kind(plain, batch_size=whole, names=names, device=device)
     for key in objects:
         value = found[key]
         if count is not None and isinstance(value, list) and len(value) == count:
-            each = [library.NonTensorData(one, batch_size=x.batch_size) for one in value]
+            each = [library.NonTensorData(one, batch_size=size) for one in value]
             result.set(key, library.NonTensorStack(*each))
         else:
             result.set_non_tensor(key, value)

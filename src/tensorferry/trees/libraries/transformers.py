@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...backends import registry
 from ...backends.nodes import Node, attribute
-from ..containers import may_hold, shallow_copy
+from ..containers import may_hold, open_plain_data, shallow_copy
 from ..containers import opener_of as plain_opener_of
 from . import is_a
 
@@ -69,13 +69,17 @@ def _say_where(x: Any, result: Any) -> None:
 
 
 def _open_encoding(x: Any) -> Node:
-    opener: Any = plain_opener_of(UserDict)
-    node: Node = opener(x)
-
     def stack(values: Sequence[Any], _: int) -> Any:
         result = node.rebuild(values)
         # The tokenizer's notes about one text are wrong for a batch.
         vars(result).update({name: None for name in ("_encodings",) if name in vars(x)})
         return result
 
-    return node._replace(static={}, stack=stack)
+    node: Node
+    data = x.data
+    if type(data) is dict:
+        node = open_plain_data(x, data.copy(), {}, stack)
+    else:
+        opener: Any = plain_opener_of(UserDict)
+        node = opener(x)._replace(static={}, stack=stack)
+    return node
