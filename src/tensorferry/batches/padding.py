@@ -135,14 +135,15 @@ class Padding:
         Raises:
             ShapeError: The numbers of axes differ.
         """
-        if len(set(map(len, shapes))) > 1:
+        try:
+            axes = [*zip(*shapes, strict=True)]
+        except ValueError:
             few, many = min(shapes, key=len), max(shapes, key=len)
             raise ShapeError(
                 f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
                 f"{tuple(few)}, {tuple(many)}.",
                 APART,
-            )
-        axes = [*zip(*shapes, strict=True)]
+            ) from None
         if not axes:
             return None
         whole = self._whole_of(tuple(map(max, axes)), tuple(map(min, axes)))
