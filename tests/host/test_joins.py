@@ -96,12 +96,95 @@ def test_what_is_joined_is_what_numpy_stacks(several):
     assert not any(np.shares_memory(made, x) for x in several)
 
 
+@settings(max_examples=examples(600), deadline=None)
+@given(
+    dtype=st.sampled_from([each for each in DTYPES if each != "O"]),
+    layout=st.sampled_from(LAYOUTS[:5]),
+    lengths=st.lists(st.integers(0, 5), min_size=1, max_size=6),
+    more=st.integers(0, 3),
+    inner=arrays.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3),
+    left=st.booleans(),
+    fills=st.sampled_from([0, 1, 77]),
+    swapped=st.booleans(),
+)
+def test_rows_are_padded_as_by_hand(dtype, layout, lengths, more, inner, left, fills, swapped):
+    """Each row at its end of a longer one, and the value everywhere else, in new memory."""
+    count, longest = sum(lengths), max(lengths) + more
+    numbers = np.arange(3, 3 + count * np.prod(inner, dtype=int)).reshape(count, *inner)
+    values = layout(numbers.astype(dtype))
+    value = np.array(fills).astype(dtype)
+    if swapped and value.dtype.kind in "fiu":
+        value = value.astype(value.dtype.newbyteorder())
+    made = memory.padded_array(
+        values, memory.RowLengths(lengths, left), (len(lengths), longest, *inner), value
+    )
+    assert (made.dtype, made.flags.carray) == (value.dtype, True)
+    assert not np.shares_memory(made, values)
+    start = 0
+    for row, length in zip(made, lengths, strict=True):
+        at = longest - length if left else 0
+        own, rest = row[at : at + length], (row[:at], row[at + length :])
+        assert own.tobytes() == values[start : start + length].astype(value.dtype).tobytes()
+        assert all(each.tobytes() == value.tobytes() * each.size for each in rest)
+        start += length
+
+
+def test_rows_may_be_counted_by_several_axes():
+    """As the tensors of nested lists are."""
+    rows, shape = memory.RowLengths([1, 2, 0, 3], left=False), (2, 2, 3)
+    made = memory.padded_array(np.arange(1, 7), rows, shape, np.array(0))
+    assert made.tolist() == [[[1, 0, 0], [2, 3, 0]], [[0, 0, 0], [4, 5, 6]]]
+
+
+@extension
+def test_rows_that_do_not_fit_are_not_padded():
+    """Nothing is written, before or behind the memory either."""
+    pad, values, zero = memory._joins_extension().pad, np.arange(1, 7), np.zeros((), int)
+    whole = np.full((5, 4), 9)
+    target = whole[1:4]
+    for lengths, element in (
+        ([7], zero),
+        ([6, 0, 0], zero),
+        ([-1, 7, 0], zero),
+        ([2**62, 2**62, 6], zero),
+        ([1, 1, 5], zero),
+        ([0, 0, 0], zero),
+        ([2, 2, 1], zero),
+        ([], zero),
+        ([2, 2, 2], np.zeros(3, "u1")),
+        ([2, 2, 2], b""),
+    ):
+        with pytest.raises(ValueError, match="another size than the rows"):
+            pad(values, lengths, target, element, False)
+    for wrong, error in (
+        ((values, ["a", 1, 5], target, zero, False), TypeError),
+        ((values, [2**70, 1, 5], target, zero, False), OverflowError),
+        ((values, 6, target, zero, False), TypeError),
+        ((values[::2], [1, 1, 1], target, zero, False), (BufferError, ValueError)),
+        ((values, [2, 2, 2], bytes(96), zero, False), (BufferError, TypeError)),
+        ((values, [2, 2, 2], target), TypeError),
+    ):
+        with pytest.raises(error):
+            pad(*wrong)
+    assert (whole == 9).all()
+    pad(values, [1, 3, 2], target, zero, True)
+    assert whole.tolist() == [
+        [9, 9, 9, 9],
+        [0, 0, 0, 1],
+        [0, 2, 3, 4],
+        [0, 0, 5, 6],
+        [9, 9, 9, 9],
+    ]
+
+
 @extension
 def test_nothing_is_kept():
     """References to arrays and dtypes are given back, and to lists."""
     rows = [np.ones(3), np.zeros(3)]
     odd = [*rows, np.ones(3, "f4")]
-    objects = [rows, odd, *rows, np.ndarray, rows[0].dtype]
+    lengths, target, value = [300, 301], np.empty((2, 400)), np.zeros(())
+    joined = np.ones(601)
+    objects = [rows, odd, *rows, np.ndarray, rows[0].dtype, lengths, target, value, joined]
 
     def all_of_it():
         memory.joined_array(rows)
@@ -109,6 +192,9 @@ def test_nothing_is_kept():
         memory._joins_extension().are_alike(odd, np.ndarray)
         memory.joined_array(odd)
         memory._joins_extension().seen(rows[0])
+        memory._joins_extension().pad(joined, lengths, target, value, False)
+        with contextlib.suppress(ValueError):
+            memory._joins_extension().pad(joined[1:], lengths, target, value, False)
 
     all_of_it()
     gc.collect()

@@ -172,7 +172,6 @@ class Members(NamedTuple):
         places: The place of each tensor in the result, if they are padded.
         value: The padding value.
         joined: The array of `shape` with the values of all, if they were read into it together.
-        lengths: The length of the first axis of each, if they are padded.
         code: The code that pads them, if they are padded.
         stays: Whether they must not leave an autograd graph of the target when they are padded.
     """
@@ -186,7 +185,6 @@ class Members(NamedTuple):
     places: Any = None
     value: Any = None
     joined: Any = None
-    lengths: Sequence[int] = ()
     code: Code | None = None
     stays: bool = False
 

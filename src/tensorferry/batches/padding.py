@@ -51,7 +51,6 @@ Shape = tuple[int, ...]
 APART = Hint(hints.tree("samples"), ", which converts each")
 """For leaves that have no common number of axes: no tensor can be made of them."""
 
-_SHORT = 256
 _NUMBERS = (int, float, complex, np.number, np.bool_)
 
 
@@ -136,14 +135,15 @@ class Padding:
         Raises:
             ShapeError: The numbers of axes differ.
         """
-        if len(set(map(len, shapes))) > 1:
+        try:
+            axes = [*zip(*shapes, strict=True)]
+        except ValueError:
             few, many = min(shapes, key=len), max(shapes, key=len)
             raise ShapeError(
                 f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
                 f"{tuple(few)}, {tuple(many)}.",
                 APART,
-            )
-        axes = [*zip(*shapes, strict=True)]
+            ) from None
         if not axes:
             return None
         whole = self._whole_of(tuple(map(max, axes)), tuple(map(min, axes)))
@@ -249,25 +249,20 @@ class PaddedShapes(NamedTuple):
     @property
     def mask(self) -> Array:
         """For each leaf, a mask of that axis that is true where it has data."""
-        return _compact(self._mask())
-
-    def _mask(self) -> Array:
         length, axis = self.whole[self.axis], self.axis
         lengths = np.array([shape[axis] for shape in self.shapes])[:, np.newaxis]
         if self.left:
-            return np.arange(length) >= length - lengths
-        return np.arange(length) < lengths
+            return _compact(np.arange(length) >= length - lengths)
+        return _compact(np.arange(length) < lengths)
 
     def where(self, *, alike: bool) -> Any:
-        """The index of each leaf's data after padding; or, of leaves that are alike, their mask.
+        """The index of each leaf's data after padding; or their lengths, if only these differ.
 
-        Of short rows, it is faster to write all at once, by a mask.
+        Args:
+            alike: Whether all leaves have one dtype.
         """
-        if alike and len(self.whole) == 1 and self.whole[0] <= _SHORT:
-            return self._mask()
-        if len(self.whole) == 1:
-            length = self.whole[0]
-            return [slice(length - n, length) if self.left else slice(n) for (n,) in self.shapes]
+        if alike and (len(self.whole) == 1 or len({shape[1:] for shape in self.shapes}) == 1):
+            return memory.RowLengths([shape[0] for shape in self.shapes], self.left)
         return [tuple(map(self._span, range(len(shape)), shape)) for shape in self.shapes]
 
     @property

@@ -328,7 +328,7 @@ class BatchPrograms:
             members, now = prepared.handle, together.likeness(column)
             if members.which is not None:
                 return  # they are not alike
-            members = members._replace(tensors=(), places=None, lengths=())
+            members = members._replace(tensors=(), places=None)
         if now == key[0]:
             if len(self.known) >= _MOST_RECIPES:
                 self.known = {}
@@ -530,7 +530,6 @@ class Batch:
                 tensors=column,
                 shape=(len(column), *extent.whole),
                 places=extent.where(alike=True),
-                lengths=[shape[0] for shape in extent.shapes],
             )
         result = run.execute(known.recipe.program, value)
         if run.is_verifying():

@@ -86,17 +86,17 @@ def _take(
 def _in_columns(container: Container, samples: list[Any]) -> tuple[Any, list[list[Any]]] | None:
     """What the first of some containers is made again from, and the columns of all."""
     kind = container.kind
-    if types_in(samples) != {kind}:
-        return None
-    first = container.opened(samples[0])
+    first = container.opened(samples[0]) if type(samples[0]) is kind else None
     if first is None:
         return None
-    whole = first[0]
+    whole, values = first
     held: Any = None
     if type(whole) is kind:
         held = [whole, *samples[1:]]
-    elif first[1] is samples[0] and issubclass(kind, (list, tuple)):
+    elif values is samples[0] and issubclass(kind, (list, tuple)):
         held = samples
+    elif types_in(samples) != {kind}:
+        return None  # `columns_apart` looks at the types of the others
     elif isinstance(whole, Node) and whole.held is not None:
         held = whole.held(samples)
     if held is None:

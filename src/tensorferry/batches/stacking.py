@@ -619,7 +619,6 @@ class Columns(NamedTuple):
             asked=asked,
             places=extent.where(alike=members.which is None),
             value=self.filling(index, value, dtype, request, members.infos),
-            lengths=[shape[0] for shape in extent.shapes],
             code=self.padding.code(value),
         )
         return self.prepare(members, conversion_of(target, request))

@@ -23,6 +23,7 @@ from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError
 from ..hints import Hint, quoted
+from ..host import memory
 from ..host.numpy_dtypes import of_numpy
 from ..sequences.diagnostics import (
     APART,
@@ -333,19 +334,18 @@ def _padded_tensors(
     if any(missing):
         members = _without_missing(members, missing, value)
     # For a number, the padding of one element.
-    places: list[Any] = [
-        tuple(map(slice, shape)) if shape else slice(1) for shape in members.shapes
-    ]
+    places: Any = [tuple(map(slice, shape)) if shape else slice(1) for shape in members.shapes]
     mask = np.zeros((len(slots), *(whole or (1,))), bool)
     for row, place, is_missing in zip(mask, places, missing, strict=True):
         row[place] = not is_missing
+    if members.which is None and whole and len({shape[1:] for shape in shapes}) == 1:
+        places = memory.RowLengths([shape[0] for shape in shapes], left=False)
     asked = f', dtype="{dtype}"' if named else ""
     stacked = members._replace(
         shape=(*outer, *whole),
         asked=request._replace(dtype=dtype, casting=request.casting or (None if named else FINITE)),
         places=places,
         value=value,
-        lengths=[shape[0] if shape else 1 for shape in members.shapes],
         code=Code(f"ferry.to_numpy({VALUE}, pad={quoted(pad)}{asked})"),
         stays=True,
     )

@@ -7,7 +7,6 @@ These are steps of a plan too: `explain` shows them, and `run.execute` runs them
 
 from __future__ import annotations
 
-from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,7 @@ def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
     join, after = recipe.program[place], recipe.program[place + 1 :]
     steps = _steps_of(members, source)
     # A recipe keeps no tensor, and nothing as large.
-    alike = members._replace(tensors=(), joined=None, places=None, value=None, lengths=())
+    alike = members._replace(tensors=(), joined=None, places=None, value=None)
     # The only step before the join is that which leaves an autograd graph.
     own = _Join(join, steps, alike, place > 0, not source.capabilities.gradients.graph)
     return Recipe((own.run, *after), recipe.plan)
@@ -230,17 +229,10 @@ def _converted_members(
     if alike is None or not len(alike[1].program):
         return tensors
     conversion, recipe = alike
-    if members.places is not None:
-        whole = None
-        if len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1:
-            whole = members.sources[0].quick.join_alike(tensors)
+    if isinstance(members.places, memory.RowLengths):
+        whole = members.sources[0].quick.join_alike(tensors)
         if whole is not None:
-            array, ends = run.convert(whole, conversion), accumulate(members.lengths)
-            if not isinstance(members.places, list):
-                return array  # type: ignore[no-any-return]
-            return [
-                array[end - length : end] for end, length in zip(ends, members.lengths, strict=True)
-            ]
+            return run.convert(whole, conversion)  # type: ignore[no-any-return]
     if run.is_verifying():
         return _converted_apart(members, [alike] * len(tensors))
     try:

@@ -144,6 +144,122 @@ static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
     return PyBool_FromLong(alike);
 }
 
+/* -- rows of unequal lengths, padded -------------------------------------------------------------------------------- */
+
+/* An element, as often as there is room for. */
+static void repeat(char *to, size_t size, const char *element, size_t item, int is_zero)
+{
+    size_t done = item;
+    if (is_zero || size == 0) {
+        memset(to, 0, size);
+        return;
+    }
+    memcpy(to, element, item);
+    for (size_t part; done < size; done += part) {
+        part = size - done < done ? size - done : done;
+        memcpy(to + done, to, part);
+    }
+}
+
+typedef struct {
+    const char *values, *element;
+    char *to;
+    size_t item, width, room; /* bytes of an element, of each place in a row, and of a padded row */
+    Py_ssize_t count, *lengths;
+    int left;
+} Padding;
+
+static void pad_all(const Padding *padding)
+{
+    static const char zeros[32];
+    const int is_zero = padding->item <= sizeof zeros && !memcmp(padding->element, zeros, padding->item);
+    const char *from = padding->values;
+    for (Py_ssize_t index = 0; index < padding->count; index++) {
+        char *row = padding->to + (size_t)index * padding->room;
+        const size_t size = (size_t)padding->lengths[index] * padding->width, missing = padding->room - size;
+        repeat(padding->left ? row : row + size, missing, padding->element, padding->item, is_zero);
+        if (size > 0)
+            memcpy(padding->left ? row + missing : row, from, size);
+        from += size;
+    }
+}
+
+/* 0 and an exception if these are no lengths, or there is no such room: what it takes is known before anything is written. */
+static int read_padding(Padding *padding, PyObject *lengths, const Py_buffer *values, const Py_buffer *written,
+                        const Py_buffer *element)
+{
+    Py_ssize_t total = 0, longest = 0;
+    for (Py_ssize_t index = 0; index < padding->count; index++) {
+        const Py_ssize_t length = PyLong_AsSsize_t(PyTuple_GetItem(lengths, index));
+        if (length == -1 && PyErr_Occurred())
+            return 0;
+        if (length < 0 || length > PY_SSIZE_T_MAX - total)
+            break;
+        padding->lengths[index] = length;
+        longest = length > longest ? length : longest;
+        total += length;
+        if (index + 1 == padding->count) {
+            padding->item = (size_t)element->len;
+            padding->width = total == 0 ? 0 : (size_t)(values->len / total);
+            padding->room = (size_t)(written->len / padding->count);
+            if (element->len > 0 && written->len % padding->count == 0 && padding->room % padding->item == 0 &&
+                padding->width % padding->item == 0 && (size_t)values->len == padding->width * (size_t)total &&
+                (longest == 0 || padding->width <= padding->room / (size_t)longest))
+                return 1;
+        }
+    }
+    PyErr_SetString(PyExc_ValueError, "the memory has another size than the rows");
+    return 0;
+}
+
+PyDoc_STRVAR(pad_doc,
+             "pad(values, lengths, target, element, left, /)\n--\n\n"
+             "Copy rows into those of an array, which are longer: a row for each length. Their bytes are one after the other in\n"
+             "`values`. An element fills the rest of each, which is on the left if so asked.");
+
+static PyObject *pad(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    enum { VALUES, LENGTHS, TARGET, ELEMENT, LEFT, ALL };
+    Py_buffer values = {.obj = NULL}, written = {.obj = NULL}, element = {.obj = NULL};
+    PyObject *lengths;
+    Padding padding;
+    int done = 0;
+    if (given != ALL) {
+        PyErr_SetString(PyExc_TypeError, "pad takes 5 arguments");
+        return NULL;
+    }
+    memset(&padding, 0, sizeof padding);
+    padding.left = PyObject_IsTrue(arguments[LEFT]);
+    lengths = padding.left < 0 ? NULL : PySequence_Tuple(arguments[LENGTHS]);
+    if (lengths == NULL)
+        return NULL;
+    padding.count = PyTuple_Size(lengths);
+    padding.lengths = PyMem_Calloc((size_t)padding.count + 1, sizeof *padding.lengths);
+    if (padding.lengths == NULL)
+        PyErr_NoMemory();
+    else if (PyObject_GetBuffer(arguments[VALUES], &values, PyBUF_SIMPLE) == 0 &&
+             PyObject_GetBuffer(arguments[TARGET], &written, PyBUF_WRITABLE) == 0 &&
+             PyObject_GetBuffer(arguments[ELEMENT], &element, PyBUF_SIMPLE) == 0)
+        done = read_padding(&padding, lengths, &values, &written, &element);
+    if (done) {
+        padding.values = values.buf;
+        padding.to = written.buf;
+        padding.element = element.buf;
+    }
+    if (done && written.len > MOST_HELD) {
+        Py_BEGIN_ALLOW_THREADS
+        pad_all(&padding);
+        Py_END_ALLOW_THREADS
+    } else if (done)
+        pad_all(&padding);
+    for (Py_buffer *each[] = {&values, &written, &element}, **next = each; next < each + 3; next++)
+        if ((*next)->obj != NULL)
+            PyBuffer_Release(*next);
+    PyMem_Free(padding.lengths);
+    Py_DECREF(lengths);
+    return done ? Py_NewRef(Py_None) : NULL;
+}
+
 /* What arrays have in common: they differ only in shape, address and who else has their memory. */
 typedef struct {
     PyObject *dtype;
@@ -454,6 +570,7 @@ static PyMethodDef methods[] = {
     {"seen", (PyCFunction)seen, METH_O, seen_doc},
     {"are_alike", (PyCFunction)(void (*)(void))are_alike, METH_FASTCALL, alike_doc},
     {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
+    {"pad", (PyCFunction)(void (*)(void))pad, METH_FASTCALL, pad_doc},
     {"are_apart", (PyCFunction)(void (*)(void))are_apart, METH_FASTCALL, apart_doc},
     {"signatures", (PyCFunction)(void (*)(void))signatures, METH_FASTCALL, signatures_doc},
     {"extents", (PyCFunction)(void (*)(void))extents, METH_FASTCALL, extents_doc},

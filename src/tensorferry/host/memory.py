@@ -30,6 +30,7 @@ __all__ = [
     "IN_ONE_RUN",
     "LOWEST",
     "MAPPED",
+    "RowLengths",
     "address",
     "are_alike",
     "array_extents",
@@ -46,6 +47,7 @@ __all__ = [
     "make_pages",
     "over",
     "over_address",
+    "padded_array",
     "paged_array",
     "processor_count",
     "root_owner",
@@ -528,6 +530,45 @@ def joined_array(arrays: Sequence[Any]) -> Array | None:
         return None
     result = compact((len(arrays), *first.shape), first.dtype)
     return result if extension.join(arrays, result, np.ndarray) else None
+
+
+class RowLengths(NamedTuple):
+    """Where rows of unequal lengths stand in an array that is long enough for each.
+
+    Args:
+        lengths: The length of each.
+        left: Whether there is room on their left; otherwise it is on their right.
+    """
+
+    lengths: Sequence[int]
+    left: bool
+
+
+def padded_array(values: Array, rows: RowLengths, shape: tuple[int, ...], value: Array) -> Array:
+    """Rows in a new array, with a value in all other places.
+
+    >>> import numpy as np
+    >>> rows = RowLengths([1, 2], left=True)
+    >>> padded_array(np.array([5, 7, 2]), rows, (2, 3), np.array(0)).tolist()
+    [[0, 0, 5], [0, 7, 2]]
+
+    Args:
+        values: The rows, one after the other.
+        rows: The length of each.
+        shape: The shape of the result: its last axes are those of a row, the others count the rows.
+        value: The value, as an array of the same dtype without axes.
+    """
+    result, extension = compact(shape, value.dtype), _joins_extension()
+    # Their bytes are copied: an order of bytes of their own is seen to by NumPy.
+    if extension is not None and values.dtype == value.dtype:
+        extension.pad(np.ascontiguousarray(values), rows.lengths, result, value, rows.left)
+        return result
+    result[...] = value
+    length, *inner = shape[-values.ndim :]
+    places, lengths = np.arange(length), np.array(rows.lengths)[:, np.newaxis]
+    where = places >= length - lengths if rows.left else places < lengths
+    result.reshape(len(lengths), length, *inner)[where] = values
+    return result
 
 
 # -- copies ----------------------------------------------------------------------------------------

@@ -574,28 +574,65 @@ static int is_same_key(PyObject *key, PyObject *other)
     return (PyUnicode_CheckExact(key) || PyLong_CheckExact(key)) && PyObject_RichCompareBool(key, other, Py_EQ) == 1;
 }
 
-/* Put a sample into the columns, at this index; 0 if it differs from the first. */
-static int put_sample(PyObject *sample, PyObject *keys, PyObject *columns, Py_ssize_t size, Py_ssize_t index)
+/* A column that is made: its list, and where its values go in it, if that is known. */
+typedef struct {
+    PyObject *list, **values;
+} Column;
+
+static void put_value(const Column *column, Py_ssize_t index, PyObject *value)
 {
-    PyObject *key, *value;
+    if (column->values != NULL)
+        column->values[index] = Py_NewRef(value);
+    else
+        PyList_SetItem(column->list, index, Py_NewRef(value));
+}
+
+/* Put a sample into the columns, at this index; 0 if it differs from the first. */
+static int put_sample(PyObject *sample, PyObject *keys, const Column *columns, Py_ssize_t size, Py_ssize_t index)
+{
     if (keys != NULL) {
+        PyObject *key, *value;
         Py_ssize_t place = 0;
         if (PyDict_Size(sample) != size)
             return 0;
         for (Py_ssize_t column = 0; column < size; column++) {
             if (!PyDict_Next(sample, &place, &key, &value) || !is_same_key(key, PyTuple_GetItem(keys, column)))
                 return 0;
-            PyList_SetItem(PyTuple_GetItem(columns, column), index, Py_NewRef(value));
+            put_value(&columns[column], index, value);
         }
         return 1;
     }
-    if ((PyTuple_Check(sample) ? PyTuple_Size(sample) : PyList_Size(sample)) != size)
-        return 0;
-    for (Py_ssize_t column = 0; column < size; column++) {
-        value = PyTuple_Check(sample) ? PyTuple_GetItem(sample, column) : PyList_GetItem(sample, column);
-        PyList_SetItem(PyTuple_GetItem(columns, column), index, Py_NewRef(value));
+    if (PyTuple_Check(sample)) {
+        if (PyTuple_Size(sample) != size)
+            return 0;
+        for (Py_ssize_t column = 0; column < size; column++)
+            put_value(&columns[column], index, PyTuple_GetItem(sample, column));
+        return 1;
     }
+    if (PyList_Size(sample) != size)
+        return 0;
+    for (Py_ssize_t column = 0; column < size; column++)
+        put_value(&columns[column], index, PyList_GetItem(sample, column));
     return 1;
+}
+
+/* New lists for so many columns, in a list, and what is known of each; NULL and an exception if there is no memory. */
+static PyObject *new_columns(Py_ssize_t size, Py_ssize_t count, Column **columns)
+{
+    PyObject *made = PyList_New(size);
+    *columns = PyMem_Calloc((size_t)size + 1, sizeof **columns);
+    if (*columns == NULL)
+        PyErr_NoMemory();
+    for (Py_ssize_t column = 0; made != NULL && *columns != NULL && column < size; column++) {
+        PyObject *list = PyList_New(count);
+        if (list == NULL)
+            break;
+        PyList_SetItem(made, column, list);
+        (*columns)[column] = (Column){list, knows_lists ? (PyObject **)elements_of(list) : NULL};
+    }
+    if (PyErr_Occurred())
+        Py_CLEAR(made);
+    return made;
 }
 
 PyDoc_STRVAR(apart_doc,
@@ -606,43 +643,29 @@ PyDoc_STRVAR(apart_doc,
 static PyObject *apart(PyObject *Py_UNUSED(module), PyObject *samples)
 {
     Py_ssize_t count = PyList_CheckExact(samples) ? PyList_Size(samples) : 0, size, index = 0;
-    PyObject *first = count ? PyList_GetItem(samples, 0) : NULL, *keys = NULL, *columns;
+    PyObject *first = count ? PyList_GetItem(samples, 0) : NULL, *keys = NULL, *made;
     PyTypeObject *type;
+    Column *columns;
     if (first == NULL || !(PyDict_Check(first) || PyTuple_Check(first) || PyList_Check(first)))
         Py_RETURN_NONE;
     type = Py_TYPE(first);
     size = PyDict_Check(first) ? PyDict_Size(first) : PyTuple_Check(first) ? PyTuple_Size(first) : PyList_Size(first);
     /* All is allocated before anything is read: an allocation may collect garbage, which runs code. */
-    columns = PyTuple_New(size);
-    for (Py_ssize_t column = 0; columns != NULL && column < size; column++) {
-        PyObject *values = PyList_New(count);
-        if (values == NULL || PyTuple_SetItem(columns, column, values) < 0)
-            Py_CLEAR(columns);
-    }
-    if (columns != NULL && PyDict_Check(first)) {
-        PyObject *listed = PySequence_Tuple(first);
-        if (listed == NULL || PyTuple_Size(listed) != size) {
-            Py_XDECREF(listed);
-            Py_CLEAR(columns);
+    made = new_columns(size, count, &columns);
+    if (made != NULL && PyDict_Check(first))
+        keys = PySequence_Tuple(first);
+    if (made != NULL && !PyErr_Occurred() && (keys == NULL || PyTuple_Size(keys) == size))
+        for (; index < count && index < PyList_Size(samples); index++) {
+            PyObject *sample = PyList_GetItem(samples, index);
+            if (Py_TYPE(sample) != type || !put_sample(sample, keys, columns, size, index))
+                break;
         }
-        keys = listed;
-    }
-    if (columns == NULL) {
-        if (PyErr_Occurred())
-            return NULL;
-        Py_RETURN_NONE;
-    }
-    for (; index < count && index < PyList_Size(samples); index++) {
-        PyObject *sample = PyList_GetItem(samples, index);
-        if (Py_TYPE(sample) != type || !put_sample(sample, keys, columns, size, index))
-            break;
-    }
+    PyMem_Free(columns);
     Py_XDECREF(keys);
-    if (index == count)
-        return columns;
-    Py_DECREF(columns);
-    PyErr_Clear();
-    Py_RETURN_NONE;
+    if (made != NULL && index == count)
+        return made;
+    Py_XDECREF(made);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 static PyMethodDef methods[] = {

@@ -177,19 +177,17 @@ class NumpyBackend(Backend):
         """Put arrays of one dtype into a new array of `shape`, with a value in all other places.
 
         Args:
-            arrays: The arrays; or one array with the elements of all, one after the other.
+            arrays: The arrays; or one array with the rows of all, one after the other.
             shape: The shape of the result.
-            places: The index of each array; or a mask that is true for their elements.
+            places: The index of each array; or the lengths of all, if the others are their shapes.
             value: The value for all other elements.
         """
+        if isinstance(places, memory.RowLengths):
+            if not isinstance(arrays, np.ndarray):
+                arrays = np.concatenate(arrays)
+            return memory.padded_array(arrays, places, shape, value)
         result = memory.compact(shape, value.dtype)
         result[...] = value
-        if isinstance(places, np.ndarray):
-            if isinstance(arrays, np.ndarray):
-                result[places] = arrays
-            else:
-                result[places] = np.concatenate(arrays)
-            return result
         # Lists of tensors may be nested, and then several axes count the arrays.
         inner = shape[len(shape) - np.ndim(arrays[0]) :] or (1,)
         rows = result.reshape(len(places), *inner)
