@@ -49,7 +49,7 @@ LANGUAGES ?= en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install check release-check test test-files test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers converters package sanitize wheel docs docs-test architecture translations pictures bench lint types clean
+.PHONY: help demo install check release-check test test-files test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers converters package sanitize wheel docs docs-test architecture translations pictures bench lint types mypy pyright clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -61,9 +61,11 @@ demo: $(VENV)/.demo ## install into .venv, take the tour, convert files of real 
 
 install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 
-# One after the other, whatever `make -j` says: each takes all processors.
+# First what takes one processor each, two at a time; then, one after the other, what takes all of them.
 check: ## what a change has to pass: lint, types, tests, the English site, a wheel that is tried
-	set -e; for target in lint types test test-without-extension test-device "docs-test LANGUAGES=en" wheel; do $(MAKE) $$target; done
+	$(MAKE) install
+	$(MAKE) -j 2 --output-sync=target lint mypy pyright wheel
+	set -e; for target in test test-without-extension test-device "docs-test LANGUAGES=en"; do $(MAKE) $$target; done
 
 release-check: ## what a release has to pass besides: every language, the sdist and both wheels, pyright over everything
 	$(MAKE) docs-test
@@ -244,8 +246,12 @@ lint: $(VENV)/.lint ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
+types: mypy pyright ## mypy (strict) and pyright
+
+mypy: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/mypy
+
+pyright: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
