@@ -13,7 +13,7 @@ EVERYDAY ?= .venv-everyday
 READERS  ?= .venv-readers
 CONVERTERS ?= .venv-converters
 PACKAGE  ?= .venv-package
-# `make test` tries a third of the examples that `make slow` tries in these.
+# `make test` tries a quarter of the examples that `make slow` tries in these.
 RANDOM_TESTS = $(shell grep -rlE --include='test_*.py' '[^_]examples.[0-9]' tests)
 # `make test` runs one in so many of these once more without what backends have for speed only; `make slow` runs all tests so.
 NO_QUICK_TESTS := tests/conformance tests/trees

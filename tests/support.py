@@ -31,8 +31,8 @@ EVERYWHERE = (*TARGETS, "python")
 
 
 def examples(count):
-    """How many examples Hypothesis tries in a test: `count` in `make slow`, a third of them in `make test`."""
-    return count if "FERRY_ALL_EXAMPLES" in os.environ else -(-count // 3)
+    """How many examples Hypothesis tries in a test: `count` in `make slow`, a quarter of them in `make test`."""
+    return count if "FERRY_ALL_EXAMPLES" in os.environ else -(-count // 4)
 
 
 def of_torch(*names):
