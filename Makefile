@@ -16,6 +16,7 @@ PACKAGE  ?= .venv-package
 # `make test` tries a quarter of the examples that `make slow` tries in these.
 RANDOM_TESTS = $(shell grep -rlE --include='test_*.py' '[^_]examples.[0-9]' tests)
 # `make test` runs one in so many of these once more without what backends have for speed only; `make slow` runs all tests so.
+# In one process: most of their time is what each process imports.
 NO_QUICK_TESTS := tests/conformance tests/trees
 EVERY  ?= 24
 # Tests run in this many processes.
@@ -74,7 +75,7 @@ release-check: ## what a release has to pass besides: every language, the sdist 
 
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
-	$(if $(PYTEST_ARGS),,FERRY_NO_QUICK=$(EVERY) $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(NO_QUICK_TESTS))
+	$(if $(PYTEST_ARGS),,FERRY_NO_QUICK=$(EVERY) $(BIN)/python -m pytest -q -m "not slow and not browser" --benchmark-disable $(NO_QUICK_TESTS))
 
 # Where they rest on nothing that has changed since a commit, they need not run: test-files BASE=origin/main
 test-files: $(VENV)/.test ## the tests of files alone; with BASE=<commit>, only if something that they rest on has changed since then
