@@ -64,9 +64,9 @@ install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 
 # First what takes one processor each, two at a time; then, one after the other, what takes all of them.
 check: ## what a change has to pass: lint, types, tests, the English site, a wheel that is tried
-	$(MAKE) install
-	$(MAKE) -j 2 --output-sync=target lint mypy pyright wheel
-	set -e; for target in test test-without-extension test-device "docs-test LANGUAGES=en"; do $(MAKE) $$target; done
+	$(MAKE) install $(VENV)/.docs
+	$(MAKE) -j 2 --output-sync=target LANGUAGES=en lint mypy docs-test pyright wheel
+	set -e; for target in test test-without-extension test-device; do $(MAKE) $$target; done
 
 release-check: ## what a release has to pass besides: every language, the sdist and both wheels, pyright over everything
 	$(MAKE) docs-test
