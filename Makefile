@@ -13,9 +13,10 @@ EVERYDAY ?= .venv-everyday
 READERS  ?= .venv-readers
 CONVERTERS ?= .venv-converters
 PACKAGE  ?= .venv-package
-# `make test` tries a third of the examples that `make slow` tries in these.
+# `make test` tries a quarter of the examples that `make slow` tries in these.
 RANDOM_TESTS = $(shell grep -rlE --include='test_*.py' '[^_]examples.[0-9]' tests)
 # `make test` runs one in so many of these once more without what backends have for speed only; `make slow` runs all tests so.
+# In one process: most of their time is what each process imports.
 NO_QUICK_TESTS := tests/conformance tests/trees
 EVERY  ?= 24
 # Tests run in this many processes.
@@ -49,7 +50,7 @@ LANGUAGES ?= en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install check release-check test test-files test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers converters package sanitize wheel docs docs-test architecture translations pictures bench lint types clean
+.PHONY: help demo install check release-check test test-files test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers converters package sanitize wheel docs docs-test architecture translations pictures bench lint types mypy pyright clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -61,9 +62,11 @@ demo: $(VENV)/.demo ## install into .venv, take the tour, convert files of real 
 
 install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 
-# One after the other, whatever `make -j` says: each takes all processors.
+# First what takes one processor each, two at a time; then, one after the other, what takes all of them.
 check: ## what a change has to pass: lint, types, tests, the English site, a wheel that is tried
-	set -e; for target in lint types test test-without-extension test-device "docs-test LANGUAGES=en" wheel; do $(MAKE) $$target; done
+	$(MAKE) install $(VENV)/.docs
+	$(MAKE) -j 2 --output-sync=target LANGUAGES=en lint mypy docs-test pyright wheel
+	set -e; for target in test test-without-extension test-device; do $(MAKE) $$target; done
 
 release-check: ## what a release has to pass besides: every language, the sdist and both wheels, pyright over everything
 	$(MAKE) docs-test
@@ -72,7 +75,7 @@ release-check: ## what a release has to pass besides: every language, the sdist 
 
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
-	$(if $(PYTEST_ARGS),,FERRY_NO_QUICK=$(EVERY) $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(NO_QUICK_TESTS))
+	$(if $(PYTEST_ARGS),,FERRY_NO_QUICK=$(EVERY) $(BIN)/python -m pytest -q -m "not slow and not browser" --benchmark-disable $(NO_QUICK_TESTS))
 
 # Where they rest on nothing that has changed since a commit, they need not run: test-files BASE=origin/main
 test-files: $(VENV)/.test ## the tests of files alone; with BASE=<commit>, only if something that they rest on has changed since then
@@ -244,8 +247,12 @@ lint: $(VENV)/.lint ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
+types: mypy pyright ## mypy (strict) and pyright
+
+mypy: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/mypy
+
+pyright: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made

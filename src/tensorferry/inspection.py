@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -383,13 +384,20 @@ def _remarks(status: FrameworkStatus) -> str:
 
 def _installed_version(module: str) -> str | None:
     """The installed version, by the package's metadata; ``None`` if it is not installed."""
-    from importlib.metadata import packages_distributions, version
+    from importlib.metadata import distributions
     from importlib.util import find_spec
 
     if find_spec(module) is None:
         return None
-    packages = packages_distributions().get(module)
-    return version(packages[0]) if packages else "unknown"
+    # `packages_distributions` says it too, and reads what all packages bring before: 0.1 s for each module.
+    listed = re.compile(rf"^{re.escape(module)}[/.,]", re.MULTILINE)
+    for package in distributions():
+        declared = (package.read_text("top_level.txt") or "").split()
+        if module in declared or (
+            not declared and listed.search(package.read_text("RECORD") or "")
+        ):
+            return package.version
+    return "unknown"
 
 
 def _status(backend: Backend, *, load: bool) -> FrameworkStatus:

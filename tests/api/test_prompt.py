@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from concurrent.futures import Future
+from importlib import metadata
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.simulated import installed
-from tests.support import frozen, survives
+from tests.support import FRAMEWORKS, frozen, survives
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
@@ -208,6 +209,19 @@ def test_a_notebook_shows_the_frameworks_as_a_table():
     )
     assert "<b>" not in broken._repr_html_()
     assert "&lt;i&gt;: pip install x (y 1.0)" in broken._repr_html_()
+
+
+def test_the_version_of_what_is_not_imported_is_its_packages():
+    """As `importlib.metadata` tells it: also of a package that is named otherwise than its module."""
+    from tensorferry.inspection import _installed_version
+
+    brought_by = metadata.packages_distributions()
+    modules = {*FRAMEWORKS, "pandas", "polars", "pyarrow", "pytest", "yaml", "PIL"} & {*brought_by}
+    assert {"numpy", "pytest"} <= modules
+    for module in modules:
+        assert _installed_version(module) == metadata.version(brought_by[module][0]), module
+    assert _installed_version("no_such_module_anywhere") is None
+    assert _installed_version("this") == "unknown"
 
 
 def test_what_is_not_imported_says_how_to_ask_it():

@@ -21,13 +21,13 @@ import pytest
 import safetensors.numpy
 import safetensors.torch
 import torch
+from tests.cli import built
 from tests.files import hostile
 from tests.support import peak_of
 
 import tensorferry
 from tensorferry.cli import convert as convert_command
 from tensorferry.cli import inspect_arguments, process
-from tensorferry.cli.app import app
 from tensorferry.errors import FormatLimitError, LossyCastError, ResumableError, VerificationError
 from tensorferry.files.base.pump import Pump
 
@@ -61,7 +61,7 @@ def run(capsys):
     def do(*arguments):
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            app([str(argument) for argument in arguments], prog_name="tensorferry")
+            built.command([str(argument) for argument in arguments], prog_name="tensorferry")
         out, err = capsys.readouterr()
         assert "Traceback" not in err
         return Done(ended.value.code, out, err)

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -83,13 +84,14 @@ WAYS = (
 """One of each kind of which hints on files are made."""
 
 
+@cache
 def _hints_on_files():
     """Those that the modules make, and the text that they give as one."""
     modules = sorted((PACKAGE / "files").rglob("*.py"))
     given = file_hints.Given(("b",), ("s/a/b/",), metadata={"a": "1"}, nests=True)
     made = [hint for path in modules for hint in hints_of(path)]
     text = [Hint(each) for path in modules for each in _texts_in(path)]
-    return [*made, *text, *(file_hints.FileHint(way).for_files(given) for way in WAYS)]
+    return (*made, *text, *(file_hints.FileHint(way).for_files(given) for way in WAYS))
 
 
 def _texts_in(path):

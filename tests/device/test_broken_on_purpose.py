@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from tests.support import ROOT, SOURCE, python
+from tests.support import ROOT, SOURCE, forked
 
 pytest.importorskip("torch")
 
@@ -189,7 +189,8 @@ import sys
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder, SourceFileLoader
 
-module, old, new, *names = sys.argv[1:]
+root, module, old, new, *names = sys.argv[1:]
+sys.path.append(root)
 
 class Faulty(SourceFileLoader):
     def get_code(self, name):
@@ -216,14 +217,13 @@ FOUND = 3
 
 
 def run(fault, slowness=1):
-    """What the probes say of a fault."""
-    module = f"tensorferry.{fault.module}"
-    return python(
+    """What the probes say of a fault: how the process ended, what it printed, its errors."""
+    # PyTorch is there already; the device and the library are not.
+    return forked(
+        ("pytest", "torch"),
         IMPORTER,
-        *(module, fault.old, fault.new, *fault.probes),
-        PYTHONPATH=f"{SOURCE}:{ROOT}",
+        *(ROOT, f"tensorferry.{fault.module}", fault.old, fault.new, *fault.probes),
         FERRY_DEVICE_SLOWNESS=str(slowness),
-        timeout=300,
     )
 
 
@@ -242,16 +242,14 @@ def test_there_are_many_faults():
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name.replace(" ", "-") for fault in FAULTS])
 def test_a_fault_is_found(sim, fault):
     """By a probe that says what is wrong: not by a process that cannot begin."""
-    done = run(fault)
-    if done.returncode == 0:  # what is wrong has been too early by less than this machine is late
-        done = run(fault, slowness=10)
-    assert done.returncode != 0, f"it has escaped: {fault.name}"
-    assert done.returncode == FOUND, (
-        f"ended with {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
-    )
+    status, out, err = run(fault)
+    if status == 0:  # what is wrong has been too early by less than this machine is late
+        status, out, err = run(fault, slowness=10)
+    assert status != 0, f"it has escaped: {fault.name}"
+    assert status == FOUND, f"ended with {status}\n{out[-1000:]}\n{err[-3000:]}"
 
 
 def test_without_a_fault_nothing_is_found(sim):
     """In the same way, of a module that is changed to what it is."""
-    done = run(FAULTS[0]._replace(new=FAULTS[0].old))
-    assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+    status, out, err = run(FAULTS[0]._replace(new=FAULTS[0].old))
+    assert status == 0, f"ended with {status}\n{out[-1000:]}\n{err[-3000:]}"

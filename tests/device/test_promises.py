@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from tests.support import ROOT, SOURCE, python
+from tests.support import ROOT, SOURCE, forked, python
 
 import tensorferry as ferry
 from tensorferry.execution.run import verifying
@@ -32,10 +32,23 @@ def crossed(seen):
     return [each.bytes for each in seen.bus]
 
 
+HEAD = "import numpy as np, torch, tensorferry as ferry\nfrom tests.device import sim\n"
+
+
 def apart(code, **environment):
-    """Run code in a process of its own that has the device; what it printed."""
-    code = f"import numpy as np, torch, tensorferry as ferry\nfrom tests.device import sim\n{code}"
-    done = python(code, PYTHONPATH=f"{SOURCE}:{ROOT}", FERRY_TEST_DEVICE="1", **environment)
+    """Run code in a process of its own that has the device; what it printed.
+
+    It is forked from one with PyTorch, in which the device is not.
+    """
+    path = f"import sys\nsys.path.append({str(ROOT)!r})\n"
+    status, out, err = forked(("pytest", "torch"), f"{path}{HEAD}{code}", **environment)
+    assert status == 0, f"ended with {status}\n{out[-2000:]}\n{err[-4000:]}"
+    return out
+
+
+def started(code, **environment):
+    """The same in a process that is started, and ends as Python does."""
+    done = python(HEAD + code, PYTHONPATH=f"{SOURCE}:{ROOT}", FERRY_TEST_DEVICE="1", **environment)
     assert done.returncode == 0, (
         f"ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     )
@@ -866,12 +879,12 @@ def test_a_forked_child_has_no_recipes_for_devices(sim):
 
 def test_a_forked_child_has_host_results_or_a_named_error(sim):
     """And never waits for threads and streams that are its parent's; the parent goes on as before."""
-    apart(FORK)
+    started(FORK)
 
 
 def test_a_process_ends_in_the_middle(sim):
     """Of transfers and loops, with all that is queued."""
-    apart("""
+    started("""
 import itertools
 import os
 import warnings

@@ -211,7 +211,8 @@ def test_a_namespace_is_entered():
 
 def test_weights_of_keras_reach_torch(tf):
     """Expected: `get_weights()` and `weights` alike."""
-    model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(3)])
+    keras = needed("keras")
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     assert [tuple(each.shape) for each in ferry.convert_tree(model.get_weights(), "torch")] == [
         (2, 3),
         (3,),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import cache
 
 PROTO2, PROTO4 = b"\x80\x02", b"\x80\x04"
 MARK, STOP, REDUCE, BUILD, PERSID = b"(", b".", b"R", b"b", b"Q"
@@ -216,6 +217,7 @@ def state_dict(**tensors):
     )
 
 
+@cache
 def bombs():
     """Small pickles that would take memory or time out of all proportion, by what they do."""
     lists = PROTO2 + b"]q\x00"

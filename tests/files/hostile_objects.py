@@ -7,6 +7,7 @@ tree.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import NamedTuple
 
 from tests.files.hostile import (
@@ -480,6 +481,7 @@ def rows(canary):
     }
 
 
+@cache
 def bombs():
     """A large value that a few bytes copy again and again."""
     items = b"](" + b"N" * 1_000_000 + b"eq\x00"
@@ -561,6 +563,7 @@ def used_again(count):
     return {name: PROTO4 + body + STOP for name, body in many.items()}
 
 
+@cache
 def cases(canary):
     """All, by what they try."""
     found = {**placeholders(canary), **rows(canary)}

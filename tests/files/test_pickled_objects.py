@@ -88,14 +88,21 @@ def globals_in(path):
         }
 
 
+@pytest.fixture(scope="module")
+def _evil_folder(tmp_path_factory):
+    """One for all, whose path is in the cases: making all of them takes as long as reading one."""
+    folder = tmp_path_factory.mktemp("evil")
+    (folder / "evil.py").write_text(hostile.EVIL)
+    return folder
+
+
 @pytest.fixture
-def evil(tmp_path, monkeypatch):
+def evil(_evil_folder, monkeypatch):
     """A module whose code leaves a canary."""
-    (tmp_path / "evil.py").write_text(hostile.EVIL)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(_evil_folder)
     for nbytes, code in hostile.EXTENSIONS.items():
         copyreg.add_extension("evil", f"touch{nbytes}", code)
-    yield tmp_path / "canary"
+    yield _evil_folder / "canary"
     for nbytes, code in hostile.EXTENSIONS.items():
         copyreg.remove_extension("evil", f"touch{nbytes}", code)
     sys.modules.pop("evil", None)

@@ -17,18 +17,18 @@ import tensorferry as ferry
 x, b, packed = jnp.arange(8.0), jnp.ones(4, jnp.bfloat16), jnp.ones(4, jnp.int4)
 jax.block_until_ready([x, b, packed])
 warnings.simplefilter("ignore")  # of the fork, which is what this is about
-call = sys.argv[1]
-child = os.fork()
-if child == 0:
-    signal.alarm(60)  # one that hangs ends here
-    try:
-        print(type(eval(call)).__name__, flush=True)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
-status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-assert status == 0, f"{call} in a forked child: {status}"
+for call in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # one that hangs ends here
+        try:
+            print(type(eval(call)).__name__, flush=True)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0, f"{call} in a forked child: {status}"
 """
 
 CALLS = [
@@ -49,10 +49,9 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_H72_the_first_conversion_in_a_forked_child_ends(call):
-    """JAX's compiler never answers in a forked child, as in a DataLoader's worker."""
-    lives(FORKED, call)
+def test_H72_the_first_conversion_in_a_forked_child_ends():
+    """JAX's compiler never answers in a forked child, as in a DataLoader's worker: one for each call."""
+    lives(FORKED, *CALLS)
 
 
 def test_H72_a_forked_loader_worker_converts():

@@ -42,18 +42,34 @@ def part_of(path):
 
 
 @cache
+def tree_of(path):
+    """A file as Python reads it, once for all who ask."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def nodes_of(tree):
+    """All that is in a tree, in the order of `ast.walk`, which takes seconds for all files."""
+    return tuple(ast.walk(tree))
+
+
+def is_for_type_checkers(node):
+    """Whether a node is an ``if TYPE_CHECKING:``."""
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+    )
+
+
+@cache
 def nodes(path):
     """The import statements of a file that are run, in functions too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    checked = {
-        id(node)
-        for each in ast.walk(tree)
-        if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"
-        for node in ast.walk(each)
-    }
+    every = nodes_of(tree_of(path))
+    checked = {id(node) for each in every if is_for_type_checkers(each) for node in ast.walk(each)}
     return [
         node
-        for node in ast.walk(tree)
+        for node in every
         if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in checked
     ]
 
@@ -77,11 +93,16 @@ def inside(path):
                 yield module_of(rest)
 
 
+@cache
+def _is_there(names):
+    return (
+        PACKAGE.joinpath(*names).is_dir() or PACKAGE.joinpath(*names).with_suffix(".py").is_file()
+    )
+
+
 def module_of(names):
     """The module that a dotted name is, or is in; the package itself is its ``__init__``."""
-    while names and not (
-        PACKAGE.joinpath(*names).is_dir() or PACKAGE.joinpath(*names).with_suffix(".py").is_file()
-    ):
+    while names and not _is_there(tuple(names)):
         names = names[:-1]
     return tuple(names) or ("__init__",)
 
@@ -108,7 +129,7 @@ def arrows_drawn():
 
 def subject_of(path):
     """What a module is about: the first paragraph of its docstring, as one line of Markdown."""
-    first = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).partition("\n\n")[0]
+    first = ast.get_docstring(tree_of(path)).partition("\n\n")[0]
     line = " ".join(first.split()).replace("``", "`").replace("|", "\\|")
     return line.removesuffix(".")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 
 import pytest
-from tests.imports.architecture import folders_in_order
+from tests.imports.architecture import folders_in_order, nodes_of, tree_of
 from tests.support import SOURCE
 
 FILES = SOURCE / "tensorferry" / "files"
@@ -18,7 +19,8 @@ def folder_of(path):
     return path.relative_to(FILES).parts[0] if path.parent != FILES else ""
 
 
-def module_at(parts):
+@cache
+def module_at(*parts):
     """The file of a module inside `files`, or None."""
     place = FILES.joinpath(*parts)
     for path in (place.with_suffix(".py"), place / "__init__.py"):
@@ -30,21 +32,22 @@ def module_at(parts):
 def imported(path, tree):
     """The modules inside `files` that a module imports, lazily or for type checkers too."""
     package = path.relative_to(FILES.parents[1]).parts[:-1]
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ImportFrom):
             whole = [*package[: len(package) - node.level + 1]] if node.level else []
             whole += (node.module or "").split(".") if node.module else []
             for alias in node.names:
                 if whole[:2] == ["tensorferry", "files"]:
-                    yield module_at([*whole[2:], alias.name]) or module_at(whole[2:])
+                    yield module_at(*whole[2:], alias.name) or module_at(*whole[2:])
 
 
 def arrows(folder=FILES):
     found = {}
     for path in sorted(folder.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         found[path] = {
-            each for each in imported(path, tree) if each not in (None, path, FILES / "__init__.py")
+            each
+            for each in imported(path, tree_of(path))
+            if each not in (None, path, FILES / "__init__.py")
         }
     return found
 
@@ -105,7 +108,7 @@ THROUGH_CORE = {"dtypes", "kinds", "layout", "leaf_dtypes", "names", "version"}
 def over_the_wall(path, tree):
     """The modules outside of `files` that a module behind the wall imports and may not, for type checkers too."""
     package = path.relative_to(SOURCE).parts[:-1]
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
         base = [*package[: len(package) - node.level + 1]] if node.level else []
@@ -125,7 +128,7 @@ def test_nothing_behind_the_wall_knows_of_frameworks():
         arrow
         for folder in sorted(BEHIND)
         for path in sorted((FILES / folder).rglob("*.py"))
-        for arrow in over_the_wall(path, ast.parse(path.read_text(encoding="utf-8")))
+        for arrow in over_the_wall(path, tree_of(path))
     ]
     assert found == []
 

@@ -18,8 +18,10 @@ from tests.imports.architecture import (
     lists,
     module_of,
     nodes,
+    nodes_of,
     part_of,
     subject_of,
+    tree_of,
     with_lists,
 )
 from tests.support import survives
@@ -54,7 +56,7 @@ def modules_in(path, tree):
     """The names in a file that stand for modules of this package."""
     package = path.relative_to(PACKAGE).parent.parts
     found = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ImportFrom) and (
             node.level or node.module.partition(".")[0] == "tensorferry"
         ):
@@ -71,7 +73,7 @@ def modules_in(path, tree):
 def slots_in(path, tree):
     """Where a file sets a variable of another module."""
     modules = modules_in(path, tree)
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assign):
             targets = node.targets
         elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
@@ -105,8 +107,7 @@ def test_no_module_sets_a_variable_of_another():
     assert {
         named: found
         for path in MODULES
-        if (found := [*slots_in(path, ast.parse(path.read_text(encoding="utf-8")))])
-        and (named := str(path.relative_to(PACKAGE)))
+        if (found := [*slots_in(path, tree_of(path))]) and (named := str(path.relative_to(PACKAGE)))
     } == {}
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.imports.architecture import is_for_type_checkers, nodes_of, tree_of
 from tests.support import ROOT, SOURCE
 
 import tensorferry
@@ -47,18 +48,13 @@ OWN = ("backends", "frameworks")
 """Folders with one file, or one folder, for each framework."""
 
 
-@cache
-def tree_of(path):
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
 def named(path):
     return str(path.relative_to(PACKAGE))
 
 
 def imports(tree):
     """Each import as (node, top-level module), relative ones aside."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node, alias.name.partition(".")[0]
@@ -75,21 +71,21 @@ def framework_of(path):
 
 
 def nodes_under(tree, kind):
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, kind):
             yield from ast.walk(node)
 
 
 def for_type_checkers(tree):
     """The nodes under ``if TYPE_CHECKING:``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+    for node in nodes_of(tree):
+        if is_for_type_checkers(node):
             for statement in node.body:
                 yield from ast.walk(statement)
 
 
 def docstrings(tree):
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
@@ -99,11 +95,14 @@ def docstrings(tree):
 
 
 def framework_imports_out_of_place(path, tree):
+    meant = [(node, module) for node, module in imports(tree) if module in FRAMEWORKS]
+    if not meant:
+        return []
     inside = {id(node) for node in nodes_under(tree, (ast.FunctionDef, ast.AsyncFunctionDef))}
     checked = {id(node) for node in for_type_checkers(tree)}
     found = []
-    for node, module in imports(tree):
-        if module not in FRAMEWORKS or id(node) in checked:
+    for node, module in meant:
+        if id(node) in checked:
             continue
         if framework_of(path) != FRAMEWORKS[module] or id(node) not in inside:
             found.append(f"{path.name}:{node.lineno} imports {module}")
@@ -120,7 +119,7 @@ def framework_names_out_of_place(path, tree):
     }
     words = re.compile(r"(?<![a-z])(torch|tensorflow|jax|jaxlib|cupy)(?![a-z])", re.IGNORECASE)
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -186,7 +185,7 @@ def nested_conditionals(tree):
     """The lines of the conditional expressions that have another one inside them."""
     return [
         node.lineno
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.IfExp)
         and any(isinstance(inner, ast.IfExp) for inner in ast.walk(node) if inner is not node)
     ]
@@ -216,7 +215,7 @@ def test_a_common_word_is_the_name_of_one_class(name):
     found = [
         named(path)
         for path in MODULES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(tree_of(path))
         if isinstance(node, ast.ClassDef) and node.name.lstrip("_") == name
     ]
     assert len(found) <= 1, found
@@ -354,7 +353,7 @@ def test_layers_know_only_what_lies_below():
         ways_in = ("__init__.py", "__main__.py", "weight_map.py")
         if path.name in ways_in or inside[0] in folders:
             continue
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and node.level == len(inside):
                 names = [node.module] if node.module else [alias.name for alias in node.names]
                 reached = {name.partition(".")[0] for name in names} & above.get(inside[0], folders)
@@ -371,9 +370,9 @@ def steps_run_out_of_place(path, tree):
     Each mention of `.program`, or of a variable of that name, is part of an argument of `execute`,
     of a length or a truth, or is kept under that name.
     """
-    within = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    within = {id(child): node for node in nodes_of(tree) for child in ast.iter_child_nodes(node)}
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         name = (
             node.attr
             if isinstance(node, ast.Attribute)
@@ -395,7 +394,7 @@ def steps_run_out_of_place(path, tree):
                 found.append(f"{path.name}:{node.lineno} {function_of(node, within)}")
         if (
             isinstance(node, ast.Call)
-            and ast.unparse(node.func) == "getattr"
+            and getattr(node.func, "id", None) == "getattr"
             and ast.unparse(node.args[1])[-5:] == ".verb"
         ):
             found.append(f"{path.name}:{node.lineno} {function_of(node, within)}")
@@ -446,7 +445,7 @@ def descriptions_without_an_opening(tree):
     """Calls of a backend's `preview` without what a tensor is opened for."""
     return [
         ast.unparse(node)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "preview"

@@ -791,7 +791,8 @@ def test_a_length_of_one_in_most_sizes_is_refused_with_what_to_try(sizes):
         }
         for groups, size, columns in sizes
     ]
-    table = WeightMap.trace(convert, models, framework="torch")
+    with forked_converters():
+        table = WeightMap.trace(convert, models, framework="torch")
     reasons = {str(rule.target): rule.reason for rule in table.rules}
     assert reasons == {
         "q": "differs between sizes: try others, in which no length is 1",
