@@ -266,6 +266,8 @@ class _Tracing:
             raise failed.error(self._hint(failed)) from None
 
     def _hint(self, failed: ConverterFailedError) -> str | None:
+        if failed.instead is not None:
+            return failed.instead
         if "did not end" in failed.why:
             return "seconds=3600, or trace a smaller model of the same architecture"
         if "imported" in failed.why:
