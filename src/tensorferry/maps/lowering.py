@@ -305,11 +305,11 @@ class Lowering:
         made: dict[str, MadeTensor] = {}
         unmade: dict[str, str] = {}
         count = 0
+        fillers = [rule.target.filler() for rule, _ in instances]
         for rule, fill, values in (
-            (rule, fill, values)
-            for rule, every in instances
-            for fill in (rule.target.filler(),)
-            for values in every
+            (each, filler, numbers)
+            for (each, every), filler in zip(instances, fillers, strict=True)
+            for numbers in every
         ):
             try:
                 name = fill(values)
