@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from ..maps.lowering import Lowered, MadeTensor, MapFinding
+    from ..maps.lowering import Lowered, MadeTensor
+    from ..maps.map_finding import MapFinding
     from ..maps.moves import Move
     from ..typing import Array
     from .base.contents import Contents

@@ -12,7 +12,7 @@ from .. import hints
 from ..core.dtypes import find
 from ..errors import FormatLimitError, TreeError
 from ..hints import Hint
-from .lowering import MapFinding
+from .map_finding import MapFinding
 from .moves import box_of, counts, covers_once, reach
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from .expressions import (
     stacked_in,
 )
 from .formulas import NoValueError, formula
+from .map_finding import MapFinding
 from .moves import Move, NotMovedError, ends, restrided, simplified, steps_of
 from .names import KnownNames, NameTemplate
 from .rules import drop_of_each_word, unseen_words
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from .rules import Rule
     from .table import Table
 
-__all__ = ["Constant", "Header", "Lowered", "Lowering", "MadeTensor", "MapFinding", "lower"]
+__all__ = ["Constant", "Header", "Lowered", "Lowering", "MadeTensor", "lower"]
 
 _MOST_MADE = 200_000
 """The most tensors of one target."""
@@ -81,28 +82,6 @@ class Constant(NamedTuple):
     """A source of one number."""
 
     number: float
-
-
-class MapFinding(NamedTuple):
-    """Something that is wrong between a table and its tensors.
-
-    Args:
-        kind: ``"unfilled"`` (elements that nothing writes, or a tensor that the target needs),
-            ``"twice"`` (elements that are written twice), ``"unused"`` (of the source, and not in
-            `drop`), ``"bounds"`` (elements that do not exist), ``"shape"``, ``"dtype"``,
-            ``"unknown"`` (names), ``"length"`` (a length that is not known, or does not fit).
-        tensor: The tensor that it concerns.
-        message: What is wrong, in one line.
-        length: The name of the length that is not known, if that is it.
-    """
-
-    kind: str
-    tensor: str
-    message: str
-    length: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.tensor}: {self.message}" if self.tensor else self.message
 
 
 class MadeTensor(NamedTuple):
