@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ _SIDE = 4096
 
 
 def headers() -> dict[str, Any]:
-    """A table over 100,000 tensors, of which only the shapes are known."""
+    """Tables over 100,000 tensors, of which only the shapes are known."""
     import tensorferry as ferry
 
     source = {
@@ -26,7 +27,79 @@ def headers() -> dict[str, Any]:
     table = ferry.WeightMap.parse(
         '[map]\n"l.{i}.a" = "layers.{i}.w[:1024] : a b -> b a"\n"l.{i}.b" = "layers.{i}.w[1024:]"'
     )
-    return {"table": table, "source": source, "nothing": lambda: None}
+    name = "layers.{layer}.experts.{number}.w"
+    experts = {
+        name.format(layer=number // 8, number=number % 8): ferry.TensorInfo(
+            "numpy", (14336, 4096), "bfloat16"
+        )
+        for number in range(_TENSORS)
+    }
+    stacked = ferry.WeightMap.parse(
+        '[map]\n"l.{i}.w" = { stack = "e", of = "layers.{i}.experts.{e}.w : a b -> b a" }'
+    )
+    return {
+        "table": table,
+        "source": source,
+        "stacked": stacked,
+        "experts": experts,
+        "nothing": lambda: None,
+    }
+
+
+def converters() -> dict[str, Any]:
+    """Models of which only the shapes are known, and where each element of a tensor comes from."""
+    import numpy as np
+
+    import tensorferry as ferry
+    from tensorferry.maps.fitting import fit
+
+    def model(width: int, layers: int) -> dict[str, Any]:
+        shapes = {"embed": (32 * width, width), "norm": (width,)}
+        for layer in range(layers):
+            shapes |= {f"h.{layer}.{name}.weight": (width, width) for name in "qkvo"}
+            shapes |= {f"h.{layer}.{name}.weight": (3 * width, width) for name in ("gate", "up")}
+            shapes |= {f"h.{layer}.down.weight": (width, 3 * width)}
+        return {name: ferry.TensorInfo("torch", each, "bfloat16") for name, each in shapes.items()}
+
+    # 46 M elements: the halves of each head one behind the other, as for rotary positions.
+    index = np.arange(11_264 * 4096).reshape(176, 2, 32, 4096).transpose(0, 2, 1, 3).reshape(-1)
+    return {
+        "large": model(512, 12),
+        "tiny": model(64, 2),
+        "trace": lambda source: ferry.WeightMap.trace(rearranged, source),
+        "passes": own_passes,
+        "fit": lambda: fit(index, (11_264, 4096), {"w": (11_264, 4096)}),
+        "nothing": lambda: None,
+    }
+
+
+def rearranged(weights: dict[str, Any]) -> dict[str, Any]:
+    """A converter: some weights in heads, some transposed, all under other names."""
+    found = {}
+    for name, weight in weights.items():
+        made = weight
+        if ".q." in name or ".k." in name:
+            heads = weight.reshape(-1, 2, 16, weight.shape[1])
+            made = heads.transpose(1, 2).reshape(weight.shape)
+        elif ".down." in name:
+            made = weight.T.contiguous()
+        found[f"model.{name}"] = made
+    return found
+
+
+def own_passes(source: dict[str, Any]) -> None:
+    """What is not ours of a trace: a process that imports the framework and runs ten passes."""
+    import subprocess
+    import sys
+
+    shapes = {name: tuple(each.shape) for name, each in source.items()}
+    code = (
+        "import torch\nfrom benchmarks.maps import rearranged\nfor _ in range(10):\n"
+        f"    rearranged({{n: torch.zeros(s, dtype=torch.bfloat16) for n, s in {shapes}.items()}})"
+    )
+    paths = os.pathsep.join(each or "." for each in sys.path)
+    environment = {**os.environ, "PYTHONPATH": paths}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)  # noqa: S603 - our own
 
 
 def two_files() -> dict[str, Any]:
@@ -155,6 +228,13 @@ def large_file() -> dict[str, Any]:
     return {
         "convert": convert,
         "by_hand": by_hand,
+        "columns": ferry.WeightMap.parse(
+            "[map]\n"
+            + "\n".join(
+                f'"c.{i}" = {{ concat = ["l.{2 * i}.w", "l.{2 * i + 1}.w"], axis = 1 }}'
+                for i in range(_LAYERS)
+            )
+        ),
         "joined": ferry.WeightMap.parse(f'[map]\n"all" = {{ stack = [{joined}], axis = 0 }}'),
         "rotary": ferry.WeightMap.parse('[map]\n"r.{i}" = "l.{i}.w : (32 2 k) d -> (32 k 2) d"\n'),
         "transposed": ferry.WeightMap.parse('[map]\n"t.{i}" = "l.{i}.w : a b -> b a"'),
@@ -167,8 +247,22 @@ SECTIONS = (
     Section(
         "Weight maps: a table over 100,000 tensors, from their headers",
         headers,
-        (Case("table.check(source)", "nothing()", Target(total=2.0)),),
+        (
+            Case("table.check(source)", "nothing()", Target(total=2.0)),
+            Case("stacked.check(experts)", "nothing()", Target(total=2.0)),
+        ),
         pace=_ONCE,
+    ),
+    Section(
+        "Weight maps: a table from a converter, beside its own imports and passes",
+        converters,
+        (
+            Case("trace(large)", "passes(large)", Target(extra=10.0)),
+            Case("trace(tiny)", "passes(tiny)", Target(extra=5.0)),
+            Case("fit()", "nothing()", Target(total=1.0)),
+        ),
+        pace=_ONCE,
+        absent=lambda: None if find_spec("torch") else "PyTorch is not installed",
     ),
     Section(
         "Weight maps: a table from two files of 90 MB",
@@ -186,6 +280,7 @@ SECTIONS = (
         large_file,
         (
             Case("convert(joined)", "convert()", Target(ratio=1.25)),
+            Case("convert(columns)", "convert()", Target(ratio=1.25)),
             Case("convert(rotary)", "convert()", Target(ratio=1.25)),
             Case("convert(transposed)", "by_hand()", Target(ratio=0.5)),
         ),

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from .maps.lowering import Lowered, MadeTensor, MapFinding
+    from .maps.lowering import Lowered, MadeTensor
+    from .maps.map_finding import MapFinding
     from .planning.pictures.canvas import Words
     from .typing import Unknown
 

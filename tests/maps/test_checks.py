@@ -10,6 +10,7 @@ import pytest
 from tests.maps.support import CONFIG, LLAMA, kinds, llama, table
 
 import tensorferry as ferry
+from tensorferry.maps.names import KnownNames, template
 
 A = np.zeros((4, 6), "float32")
 
@@ -276,3 +277,17 @@ def test_a_thousand_mutations_are_found_or_equal_in_effect():
         assert np.array_equal(every, there)
         outcomes["rearranged"] += 1
     assert outcomes["refused"] + outcomes["found"] > 700, outcomes
+
+
+def test_names_are_looked_up_by_some_of_their_numbers():
+    """As if each name that matches were looked at."""
+    names = [f"a.{i}.b.{j}.w{k}" for i in range(4) for j in range(i + 1) for k in (1, 2)]
+    known = KnownNames([*names, "a.01.b.0.w1", "a.1.b.0", "a.1.b.0.w1.2", "a.x.b.0.w1"])
+    for text in ("a.{i}.b.{j}.w1", "a.{i}.b.{i}.w2", "a.{2*i+j}.b.{j}.w1", "a.{i}.b.{2*j}.w1", "n"):
+        every = known.matching(template(text))
+        matches = [(name, template(text).match(name)) for name in names]
+        assert every == [(name, values) for name, values in matches if values is not None]
+        for values in ({}, {"i": 2}, {"j": 1}, {"i": 3, "j": 0, "k": 5}, {"i": 9}):
+            kept = [each for each in every if {**each[1], **values} == {**values, **each[1]}]
+            assert known.matching(template(text), values) == kept
+    assert len(known.matching(template("a.{i}.b.{j}.w1"), {"i": 2})) == 3

@@ -18,6 +18,7 @@ from tests.maps.support import CONFIG, LLAMA, assert_made, llama, table
 
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError
+from tensorferry.files import mapped
 from tensorferry.files.mapped import contents_map
 from tensorferry.files.opening.paths import open_path
 
@@ -696,3 +697,81 @@ def test_a_source_that_is_cut_while_it_is_converted_leaves_nothing(tmp_path):
         ferry.convert_files(path, out, map=table('"y" = "w : a b -> b a"'), progress=cut)
     assert seen
     assert [each.name for each in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+@pytest.mark.parametrize("cost", [0, 64, 1 << 20])
+@pytest.mark.parametrize("most", [1, 100, 1 << 20])
+def test_a_tensor_is_read_in_runs_of_any_length(tmp_path, monkeypatch, most, cost):
+    """However much is read at a time, and however much is read with it of what lies between."""
+    monkeypatch.setattr(mapped, "_MOST_READ", most)
+    monkeypatch.setattr(mapped, "_COST_OF_READ", cost)
+    w = np.arange(4 * 6 * 10, dtype="uint16").reshape(4, 6, 10)
+    forms = {
+        "w : a b c -> c b a": w.transpose(2, 1, 0),
+        "w : a b c -> c~ a~ b": w.transpose(2, 0, 1)[::-1, ::-1],
+        "w : a b~ c -> a c b": w[:, ::-1].transpose(0, 2, 1),
+        "w[1:, ::2, 3:9:3]": w[1:, ::2, 3:9:3],
+        "w[2, :, 1:] : b c -> c b": w[2, :, 1:].T,
+        "w[3, 5, 9:] : a -> a 3": w[3, 5, 9:, None].repeat(3, 1),
+        "w : a (b 2) (c 5) -> (c b) (a 2 5)": w.reshape(4, 3, 2, 2, 5)
+        .transpose(3, 1, 0, 2, 4)
+        .reshape(6, 40),
+    }
+    ferry.save({"w": w}, tmp_path / "a.safetensors")
+    for number, (form, expected) in enumerate(forms.items()):
+        out = tmp_path / f"{number}.safetensors"
+        drop = 'drop = ["w"]\n' if "[" in form else ""
+        one = ferry.WeightMap.parse(f'{drop}[map]\n"y" = "{form}"')
+        ferry.convert_files(tmp_path / "a.safetensors", out, map=one)
+        np.testing.assert_array_equal(ferry.load(out, "numpy")["y"], expected, form)
+
+
+CUT = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import tensorferry as ferry
+from tensorferry.maps import applying
+
+place = Path(sys.argv[1])
+path, out = place / "a.safetensors", place / "b.safetensors"
+table = ferry.WeightMap.parse('[map]\\n"y" = "w : a b -> b a"')
+copy, counts = applying.copy_moves, []
+
+
+def cut(*args):
+    # Right before the elements are copied: over a map, these very pages would be gone.
+    counts.append(size)
+    if len(counts) == at:
+        with path.open("r+b") as file:
+            file.truncate(size)
+    copy(*args)
+
+
+applying.copy_moves = cut
+whole = None
+for at in (1, 3):
+    for size in (0, 1, 4095, 4096, 4097, 1 << 20, 3 << 20, (8 << 20) - 1, 8 << 20):
+        ferry.save({"w": np.ones((4096, 1024), "uint16")}, path, overwrite=True)
+        counts.clear()
+        try:
+            ferry.convert_files(path, out, map=table)
+        except ferry.FileFormatError as error:
+            assert f"a.safetensors ends at byte" in str(error), error
+        else:
+            # All had been read.
+            assert (ferry.load(out, "numpy")["y"] == 1).all()
+            out.unlink()
+        assert [each.name for each in place.iterdir()] == ["a.safetensors"], size
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_a_source_that_is_cut_at_the_very_page_ends_no_process(tmp_path):
+    """At many places, right before the elements there are copied: an error, and never a signal."""
+    run = [sys.executable, "-c", CUT, str(tmp_path)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

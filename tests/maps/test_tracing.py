@@ -581,6 +581,25 @@ def test_a_module_that_cannot_be_imported_is_said():
         trace("tests.maps.nowhere:f", PLAIN, framework="torch")
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("tests.maps.converters:renaimed", '"tests.maps.converters:renamed"'),
+        ("json:nothing", '"json:dump", or "json:dumps", or "json:detect_encoding"'),
+        ("json:decoder.JSONDecoder.raw_decod", '"json:decoder.JSONDecoder.raw_decode"'),
+        ("json:__doc__", '"json:dump", or "json:dumps", or "json:detect_encoding"'),
+        ("jason:loads", "there is json"),
+        ("tests.maps.convertors:renamed", "there is tests.maps.converters, but no tests.maps.conv"),
+        ("this_is_nowhere_at_all:f", "into a module that can be imported"),
+    ],
+)
+def test_a_function_that_is_not_there_is_told_from_those_that_are(name, hint):
+    """By the closest names, or by the first."""
+    with pytest.raises(ConversionError, match="could not be imported") as caught:
+        trace(name, PLAIN, framework="numpy")
+    assert hint in str(caught.value.hint)
+
+
 @pytest.mark.parametrize("wrong", ["f", "a.b", ":f", 3])
 def test_what_is_no_function_is_refused(wrong):
     """Before a process is started."""

@@ -18,7 +18,7 @@ from .usage import Command, CommandGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..maps.lowering import MapFinding
+    from ..maps.map_finding import MapFinding
     from ..weight_map import WeightMap
 
 __all__ = ["app", "dims_of"]

@@ -23,7 +23,7 @@ from ..maps.applying import changed, filled, memory_for, refuse_different
 from ..maps.checking import findings, refuse, refuse_growth
 from ..maps.language import MOST_BYTES, read_table
 from ..maps.lowering import Constant, Header, lower
-from ..maps.moves import NotMovedError, ends, of_part
+from ..maps.moves import NotMovedError, ends, of_part, steps_of
 from ..maps.moves import box_of as positions_of
 from ..maps.table import Table
 from .base.contents import blocks_of, with_block_kinds
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from ..maps.lowering import Lowered, MadeTensor, MapFinding
+    from ..maps.lowering import Lowered, MadeTensor
+    from ..maps.map_finding import MapFinding
+    from ..maps.moves import Move
     from ..typing import Array
     from .base.contents import Contents
     from .ranges.boxes import Box
@@ -63,6 +65,10 @@ __all__ = [
 
 _WIDE = 16 * BLOCK_BYTES
 """How many bytes are made at a time if elements that are neighbours in the file are not in the target."""
+_MOST_READ = 4 * BLOCK_BYTES
+"""How many bytes of a source are read at a time."""
+_COST_OF_READ = 8192
+"""How many bytes more could be read in the time that it takes to begin a read."""
 _LEAST_RUN = 1 << 16
 """From this size in bytes on, runs of a file are copied by the system."""
 _MOST_RUNS = 1 << 14
@@ -195,9 +201,7 @@ class MovedTensor(Stored):
             memory_for(min(count, size), made.source_dtype) if is_needed else None
             for is_needed in (size > 0, bool(made.equal and size))
         ]
-        # What lies between the elements of a part is not read.
-        most = 0 if self.is_part else 4 * BLOCK_BYTES
-        with _Elements(self.sources, made, most) as elements:
+        with _Elements(self.sources, made, is_part=self.is_part) as elements:
             for start in range(0, size, max(count, 1)):
                 stop = min(start + count, size)
                 fill = partial(
@@ -228,18 +232,19 @@ class MovedTensor(Stored):
 
 
 class _Elements:
-    """Gives elements of tensors in files: read into memory if they lie close together, else over a map.
+    """Gives elements of tensors in files: read into memory, some MiB at a time.
+
+    Over a map of a file, the process would end if somebody cuts it.
 
     Args:
         sources: The tensors.
         made: What is made of them.
-        most: How many bytes are read into memory at a time.
+        is_part: Whether what lies between the elements stays unread.
     """
 
-    def __init__(self, sources: Mapping[str, Stored], made: MadeTensor, most: int) -> None:
+    def __init__(self, sources: Mapping[str, Stored], made: MadeTensor, *, is_part: bool) -> None:
         self._sources = sources
-        self._most = most
-        self._maps: dict[str, mmap.mmap] = {}
+        self._is_part = is_part
         self._unpacked: dict[str, mmap.mmap] = {}
         self._files: dict[str, int] = {}
         self._arrays: dict[str, Array] = {}
@@ -257,23 +262,36 @@ class _Elements:
         for descriptor in self._files.values():
             os.close(descriptor)
 
-    def __call__(self, name: str, first: int, last: int) -> Array:
-        """The elements of a tensor from one position to before another, until the next are asked for."""
+    def __call__(self, move: Move) -> Iterator[tuple[Move, Array]]:
+        """Yield what a move reads, as moves out of arrays, each until the next is asked for."""
+        name = str(move.source)
         stored = self._sources[name]
         if not isinstance(stored, Packed) or stored.swapped:
             if name not in self._arrays:
                 self._arrays[name] = self._decoded(name, stored)
-            return self._arrays[name][first:last]
+            yield move, self._arrays[name]
+            return
         kind = numpy_dtype(stored.dtype)
-        offset = stored.offset + first * kind.itemsize
-        if (last - first) * kind.itemsize > self._most:
-            return self._over_map(stored.path, (last - first,), kind, offset)
-        nbytes = (last - first) * kind.itemsize
-        if nbytes > self._memory.size:
-            self._memory = np.empty(nbytes, np.uint8)
-        raw = self._memory[:nbytes]
-        read_fully(self._file(stored.path), raw.data, offset, stored.path)
-        return raw.view(kind)
+        waiting = [move]
+        while waiting:
+            each = waiting.pop()
+            runs = _runs_of(each, kind.itemsize, is_part=self._is_part)
+            longest = max(range(len(each.sizes)), key=runs.reach_of, default=-1)
+            if runs.nbytes > _MOST_READ and longest >= 0 and runs.reach_of(longest):
+                waiting += reversed(_halves(each, longest))
+                continue
+            yield runs.move, self._read(stored, runs).view(kind)
+
+    def _read(self, stored: Packed, runs: _Runs) -> Array:
+        """The bytes of runs, one behind the other."""
+        if runs.nbytes > self._memory.size:
+            self._memory = np.empty(runs.nbytes, np.uint8)
+        raw = self._memory[: runs.nbytes]
+        descriptor, view, length = self._file(stored.path), raw.data, runs.length
+        for place, offset in enumerate(runs.offsets()):
+            part = view[place * length : (place + 1) * length]
+            read_fully(descriptor, part, stored.offset + offset, stored.path)
+        return raw
 
     def _decoded(self, name: str, stored: Stored) -> Array:
         """All elements of a tensor: in memory if it is small, else in a file without a name."""
@@ -296,38 +314,8 @@ class _Elements:
             self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return self._files[path]
 
-    def _over_map(
-        self, path: str, shape: tuple[int, ...], kind: np.dtype[Any], offset: int
-    ) -> Array:
-        try:
-            array: Array = np.ndarray(shape, kind, self._map(path), offset)
-        except (TypeError, ValueError):
-            # An empty file has no map.
-            held = os.fstat(self._file(path)).st_size
-            raise FileFormatError(
-                f"{path} ends at byte {held}, in the middle of a tensor."
-            ) from None
-        return array
-
-    def _map(self, path: str) -> mmap.mmap:
-        if path not in self._maps:
-            self._maps[path] = mmap.mmap(self._file(path), 0, access=mmap.ACCESS_READ)
-        self._refuse_shorter(path)
-        return self._maps[path]
-
-    def _refuse_shorter(self, path: str) -> None:
-        """Raise if somebody has cut a file that is mapped: to read on would end the process.
-
-        Raises:
-            FileFormatError: It is shorter than it was.
-        """
-        pages = self._maps[path]
-        size = pages.size()
-        if size < len(pages):
-            raise FileFormatError(f"{path} ends at byte {size}, in the middle of a tensor.")
-
     def release(self, position: int) -> None:
-        """Free what is not needed from a position on, and the pages of what was read."""
+        """Free what is not needed from a position on, and the pages of what was decoded."""
         for name in [*self._arrays]:
             if self._last[name] < position:
                 del self._arrays[name]
@@ -335,16 +323,95 @@ class _Elements:
         self.free_pages()
 
     def free_pages(self) -> None:
-        """Free the pages of what was read.
-
-        Raises:
-            FileFormatError: A file has become shorter.
-        """
-        for path in self._maps:
-            self._refuse_shorter(path)
-        for pages in (*self._maps.values(), *self._unpacked.values()):
+        """Free the pages of what was decoded."""
+        for pages in self._unpacked.values():
             # Mapped pages count as memory.
             pages.madvise(mmap.MADV_DONTNEED)
+
+
+class _Runs(NamedTuple):
+    """Bytes that are read for a move, and the move out of them.
+
+    Args:
+        move: The move, out of the runs one behind the other.
+        first: The first byte of a tensor that is read.
+        length: How many bytes each run has.
+        axes: How many runs there are along each axis, and from which byte to which.
+        of: The steps in a source, each times the length of its axis less 1.
+    """
+
+    move: Move
+    first: int
+    length: int
+    axes: tuple[tuple[int, int], ...]
+    of: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all runs."""
+        return self.length * prod(count for count, _ in self.axes)
+
+    def reach_of(self, axis: int) -> int:
+        """How far apart the elements at both ends of an axis of the move are."""
+        return self.of[axis]
+
+    def offsets(self) -> list[int]:
+        """The first byte of each run."""
+        found: Array = np.array([self.first])
+        for count, step in self.axes:
+            found = (found[:, None] + np.arange(count) * step).reshape(-1)
+        places: list[int] = found.tolist()
+        return places
+
+
+def _runs_of(move: Move, itemsize: int, *, is_part: bool) -> _Runs:
+    """The runs of bytes that take least to read: neighbours are one, with what lies between."""
+    order = sorted(range(len(move.sizes)), key=lambda axis: -abs(move.source_steps[axis]))
+    axes = [axis for axis in order if move.sizes[axis] > 1 and move.source_steps[axis]]
+    best: tuple[int, int, int] | None = None
+    for place in range(len(axes) + 1):
+        count = prod(move.sizes[axis] for axis in axes[:place])
+        inner = axes[place:]
+        span = 1 + sum((move.sizes[axis] - 1) * abs(move.source_steps[axis]) for axis in inner)
+        if is_part and span > prod(move.sizes[axis] for axis in inner):
+            continue
+        cost = count * (_COST_OF_READ + span * itemsize)
+        if best is None or cost < best[0]:
+            best = cost, place, span
+    _, place, span = best or (0, len(axes), 1)
+    outer = axes[:place]
+    low, _ = ends(move, source=True)
+    steps = [*move.source_steps]
+    counts = [move.sizes[axis] for axis in outer]
+    start = move.source_start - low
+    for axis, step in zip(outer, steps_of(counts), strict=True):
+        if steps[axis] < 0:
+            start += (move.sizes[axis] - 1) * (steps[axis] + step * span)
+        steps[axis] = step * span if steps[axis] > 0 else -step * span
+    return _Runs(
+        move._replace(source_start=start, source_steps=tuple(steps)),
+        low * itemsize,
+        span * itemsize,
+        tuple([(move.sizes[axis], abs(move.source_steps[axis]) * itemsize) for axis in outer]),
+        tuple([(n - 1) * abs(by) for n, by in zip(move.sizes, move.source_steps, strict=True)]),
+    )
+
+
+def _halves(move: Move, axis: int) -> list[Move]:
+    """A move in two, along an axis."""
+    size = move.sizes[axis]
+    found = []
+    for first, last in ((0, size // 2), (size // 2, size)):
+        sizes = (*move.sizes[:axis], last - first, *move.sizes[axis + 1 :])
+        to, of = [
+            start + first * steps[axis]
+            for start, steps in (
+                (move.target_start, move.target_steps),
+                (move.source_start, move.source_steps),
+            )
+        ]
+        found.append(move._replace(sizes=sizes, target_start=to, source_start=of))
+    return found
 
 
 class FileWeights:

@@ -14,7 +14,7 @@ from ..host.memory import compact, paged_array
 from ..host.numpy_dtypes import numpy_dtype
 from .expressions import Cast, View
 from .lowering import Constant
-from .moves import clipped, copy_moves, ends
+from .moves import clipped, copy_moves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .lowering import MadeTensor
     from .moves import Move
 
-    Elements = Callable[[str, int, int], Array]
+    Elements = Callable[[Move], Iterable[tuple[Move, Array]]]
 
 __all__ = [
     "changed",
@@ -58,8 +58,8 @@ def filled(
 
     Args:
         moves: All moves that fill the tensor, simplified.
-        sources: Gives the elements of a source, by its name, from one position to before another,
-            as an array of one axis, of this dtype.
+        sources: Gives what a move reads, as moves out of arrays of one axis, of this dtype, one
+            behind the other: an array is needed until the next is asked for.
         dtype: The dtype.
         start: The first position.
         stop: The position after the last.
@@ -74,13 +74,13 @@ def filled(
     target = words_of(found)
     for move in moves:
         for part in clipped(move, start, stop):
+            pieces: Iterable[tuple[Move, Array]]
             if isinstance(part.source, Constant):
-                elements, first = _constant(part.source, dtype), 0
+                pieces = [(part, _constant(part.source, dtype))]
             else:
-                first, last = ends(part, source=True)
-                elements = sources(str(part.source), first, last + 1)
-            from_there = part._replace(source_start=part.source_start - first)
-            copy_moves([from_there], {part.source: words_of(elements)}, target, start, release)
+                pieces = sources(part)
+            for piece, elements in pieces:
+                copy_moves([piece], {piece.source: words_of(elements)}, target, start, release)
     return found
 
 

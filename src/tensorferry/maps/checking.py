@@ -12,7 +12,7 @@ from .. import hints
 from ..core.dtypes import find
 from ..errors import FormatLimitError, TreeError
 from ..hints import Hint
-from .lowering import MapFinding
+from .map_finding import MapFinding
 from .moves import box_of, counts, covers_once, reach
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..errors import ConversionError
     from .lowering import Header, Lowered
-    from .moves import Box
+    from .moves import Box, Move
 
 __all__ = ["findings", "refuse", "refuse_growth"]
 
@@ -82,32 +82,26 @@ def _uncovered(name: str, boxes: list[Box], size: int) -> MapFinding:
 
 
 def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[MapFinding]:
-    used: dict[str, set[Box]] = defaultdict(set)
-    known: dict[object, Box] = {}
-    for made in lowered.tensors.values():
-        for moves in (made.moves, *made.equal):
-            for move in moves:
-                if not isinstance(move.source, str):
-                    continue
-                key = move.sizes, move.source_start, move.source_steps
-                box = known.get(key)
-                if box is None:
-                    box = known[key] = box_of(move, source=True)
-                used[move.source].add(box)
-    dropped: dict[str, set[Box]] = {
-        name: {box_of(move, source=True) for move in moves}
-        for name, moves in lowered.dropped.items()
-    }
+    used: dict[str, list[Move]] = defaultdict(list)
+    every = [moves for made in lowered.tensors.values() for moves in (made.moves, *made.equal)]
+    for moves in (*every, *lowered.dropped.values()):
+        for move in moves:
+            if isinstance(move.source, str):
+                used[move.source].append(move)
     found = []
-    covered: dict[object, bool] = {}
+    # Layers are alike: of most tensors the same elements are used.
+    known: dict[object, tuple[set[Box], bool]] = {}
     for name, header in source.items():
         if name in lowered.doubtful:
             continue
-        boxes = used.get(name, set()) | dropped.get(name, set())
-        together = frozenset(boxes), header.size
-        is_covered = covered.get(together)
-        if is_covered is None:
-            is_covered = covered[together] = not header.size or covers_once(boxes, header.size)
+        moves = used.get(name, ())
+        key = header.shape, *[(move.sizes, move.source_start, move.source_steps) for move in moves]
+        together = known.get(key)
+        if together is None:
+            boxes = {box_of(move, source=True) for move in moves}
+            together = boxes, not header.size or covers_once(boxes, header.size)
+            known[key] = together
+        boxes, is_covered = together
         if is_covered:
             continue
         if not boxes:

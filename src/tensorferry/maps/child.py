@@ -58,12 +58,14 @@ class ConverterFailedError(Exception):
     Args:
         why: What happened, in a few words.
         detail: The exception and where it was raised, or what the converter wrote last.
+        instead: What to do about it, if the process knows that.
     """
 
-    def __init__(self, why: str, detail: str = "") -> None:
+    def __init__(self, why: str, detail: str = "", instead: str | None = None) -> None:
         super().__init__(why)
         self.why = why
         self.detail = detail
+        self.instead = instead
 
     def error(self, hint: str | None = None) -> ConversionError:
         """The error for the user."""
@@ -276,7 +278,9 @@ class Child:
         if "failed" in answer:
             if answer.get("is_over"):
                 self._stop()
-            raise ConverterFailedError(answer["failed"], answer.get("detail") or self._log())
+            raise ConverterFailedError(
+                answer["failed"], answer.get("detail") or self._log(), answer.get("instead")
+            )
         if answer.get("is_over"):
             self._stop()
         self.seconds += answer["seconds"]

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .index_boxes import IndexBox
     from .line_sums import TensorView, Weights
     from .lowering import MadeTensor
+    from .moves import Move
 
 __all__ = ["inferred"]
 
@@ -544,10 +545,13 @@ class _Inference:
         flat: dict[str, Array] = {}
         weights = [marks.weights, *[self._source[name] for name in made.sources]]
 
-        def elements(name: str, first: int, last: int) -> Array:
+        def whole(name: str) -> Array:
             if name not in flat:
                 flat[name] = self._source[name].array().reshape(-1)
-            return flat[name][first:last]
+            return flat[name]
+
+        def elements(move: Move) -> list[tuple[Move, Array]]:
+            return [(move, whole(str(move.source)))]
 
         def release() -> None:
             for each in weights:
@@ -561,7 +565,7 @@ class _Inference:
         for start in range(0, marks.size, count):
             stop = min(start + count, marks.size)
             if is_plain:
-                part = elements(made.sources[0], start, stop)
+                part = whole(made.sources[0])[start:stop]
             else:
                 part = filled(made.moves, elements, made.source_dtype, start, stop, release, memory)
             part = changed(part, made.changes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-from collections import defaultdict
 from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,12 +25,13 @@ from .expressions import (
     stacked_in,
 )
 from .formulas import NoValueError, formula
+from .map_finding import MapFinding
 from .moves import Move, NotMovedError, ends, restrided, simplified, steps_of
-from .names import NameTemplate
+from .names import KnownNames, NameTemplate
 from .rules import drop_of_each_word, unseen_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from .expressions import AxisSlice, Expression
     from .formulas import Formula
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .rules import Rule
     from .table import Table
 
-__all__ = ["Constant", "Header", "Lowered", "Lowering", "MadeTensor", "MapFinding", "lower"]
+__all__ = ["Constant", "Header", "Lowered", "Lowering", "MadeTensor", "lower"]
 
 _MOST_MADE = 200_000
 """The most tensors of one target."""
@@ -82,28 +82,6 @@ class Constant(NamedTuple):
     """A source of one number."""
 
     number: float
-
-
-class MapFinding(NamedTuple):
-    """Something that is wrong between a table and its tensors.
-
-    Args:
-        kind: ``"unfilled"`` (elements that nothing writes, or a tensor that the target needs),
-            ``"twice"`` (elements that are written twice), ``"unused"`` (of the source, and not in
-            `drop`), ``"bounds"`` (elements that do not exist), ``"shape"``, ``"dtype"``,
-            ``"unknown"`` (names), ``"length"`` (a length that is not known, or does not fit).
-        tensor: The tensor that it concerns.
-        message: What is wrong, in one line.
-        length: The name of the length that is not known, if that is it.
-    """
-
-    kind: str
-    tensor: str
-    message: str
-    length: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.tensor}: {self.message}" if self.tensor else self.message
 
 
 class MadeTensor(NamedTuple):
@@ -200,7 +178,7 @@ class _Made(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: str
-    moves: list[Move]
+    moves: Sequence[Move]
     changes: tuple[Cast | View | Arithmetic, ...] = ()
     equal: tuple[tuple[Move, ...], ...] = ()
     moved: int | None = None
@@ -210,6 +188,22 @@ class _Made(NamedTuple):
         """The dtype after all changes."""
         dtypes = [each.dtype for each in self.changes if isinstance(each, (Cast, View))]
         return dtypes[-1] if dtypes else self.dtype
+
+
+class _Parts(NamedTuple):
+    """What a reference makes of the tensors whose names it has.
+
+    Args:
+        reference: The reference, which is the key as the object that it is, and has to stay.
+        fill: Gives the name of a tensor.
+        used: The names in it that stand for lengths and places.
+        made: What it makes, without a source, by the header and the values of these names.
+    """
+
+    reference: Reference
+    fill: Callable[[Mapping[str, int]], str]
+    used: tuple[str, ...]
+    made: dict[object, _Made]
 
 
 class _WrongError(Exception):
@@ -234,14 +228,11 @@ class Lowering:
         self._source = source
         self._findings: list[MapFinding] = []
         self._dims = self._known_dims(config, dims)
-        self._matches: dict[NameTemplate, list[tuple[str, dict[str, int]]]] = {}
+        self.names = KnownNames(source)
         self._doubtful: set[str] = set()
         self._seen_words: set[tuple[str, str]] = set()
-        self._used: dict[Reference, tuple[str, ...]] = {}
-        self._made_of: dict[object, _Made] = {}
-        self._by_text: dict[str, list[str]] = defaultdict(list)
-        for name in source:
-            self._by_text[_literal(name)].append(name)
+        self._headers: dict[Header, Header] = {}
+        self._parts: dict[int, _Parts] = {}
 
     def _known_dims(self, config: Mapping[str, int], given: Mapping[str, int]) -> dict[str, int]:
         """The lengths that are given, or in ``config.json``."""
@@ -285,18 +276,22 @@ class Lowering:
     def all(self) -> Lowered:
         """All tensors of the target."""
         instances = self._instances()
-        if len(instances) > _MOST_MADE:
-            self._add(
-                "length", "", f"the table makes {len(instances):,} tensors, which are too many"
-            )
+        total = sum(len(every) for _, every in instances)
+        if total > _MOST_MADE:
+            self._add("length", "", f"the table makes {total:,} tensors, which are too many")
             return Lowered({}, {}, self._findings, self._dims, {})
         self._solve(instances)
         made: dict[str, MadeTensor] = {}
         unmade: dict[str, str] = {}
         count = 0
-        for rule, values in instances:
+        fillers = [rule.target.filler() for rule, _ in instances]
+        for rule, fill, values in (
+            (each, filler, numbers)
+            for (each, every), filler in zip(instances, fillers, strict=True)
+            for numbers in every
+        ):
             try:
-                name = rule.target.fill(values)
+                name = fill(values)
             except NoValueError as error:
                 self._add("unknown", str(rule.target), error.why)
                 continue
@@ -320,15 +315,15 @@ class Lowering:
         doubtful = frozenset(self._doubtful)
         return Lowered(made, dropped, self._findings, self._dims, unmade, doubtful)
 
-    def _instances(self) -> list[tuple[Rule, dict[str, int]]]:
+    def _instances(self) -> list[tuple[Rule, list[dict[str, int]]]]:
         """The rules, one for each word in their names, with the numbers for which they are."""
-        found: list[tuple[Rule, dict[str, int]]] = []
+        found: list[tuple[Rule, list[dict[str, int]]]] = []
         for rule, every in self._table.expanded:
             before = len(found)
             for each in every:
                 values = self.values_of(each)
-                found += [(each, numbers) for numbers in values]
                 if values:
+                    found.append((each, values))
                     self._seen_words.update(each.words)
             if len(found) == before and every[0].words:
                 self._add("unfilled", str(rule.target), "the source has no name for any word of it")
@@ -354,15 +349,18 @@ class Lowering:
         except NotMovedError:
             self._add("length", name, "takes more moves than a table may have")
         else:
-            if prod(found.shape) > _LARGEST:
-                self._add("length", name, f"has {prod(found.shape):,} elements, which are too many")
+            size = prod(found.shape)
+            if size > _LARGEST:
+                self._add("length", name, f"has {size:,} elements, which are too many")
                 return None
+            header = Header(found.shape, found.made_dtype)
             return MadeTensor(
                 name,
-                Header(found.shape, found.made_dtype),
+                # One for all that are alike: the fewer objects there are, the faster is the check.
+                self._headers.setdefault(header, header),
                 found.dtype,
                 tuple(found.moves),
-                prod(found.shape) if found.moved is None else found.moved,
+                size if found.moved is None else found.moved,
                 found.changes,
                 found.equal,
                 rule.assumed,
@@ -373,9 +371,7 @@ class Lowering:
     def _sources_of(self, expression: Expression, values: Mapping[str, int]) -> Iterator[str]:
         """Yield the names of the source that are in an expression, as far as they are there."""
         for name, _ in names_in(expression):
-            for each, numbers in self.matching(name):
-                if all(values.get(key, number) == number for key, number in numbers.items()):
-                    yield each
+            yield from (each for each, _ in self.names.matching(name, values))
 
     def _why(self, error: NoValueError) -> str:
         if error.name is None:
@@ -408,7 +404,7 @@ class Lowering:
     def _globbed(self, name: NameTemplate) -> Iterator[tuple[str, dict[str, int]]]:
         """The names that are dropped, with the numbers in them."""
         if not any("*" in text for text in name.texts):
-            yield from self.matching(name)
+            yield from self.names.matching(name)
             return
         glob = name.texts[0] + "".join(f"[0-9]*{text}" for text in name.texts[1:])
         for each in self._source:
@@ -425,7 +421,7 @@ class Lowering:
         bound = stacked_in(rule.expression)
         refs = [each for each, inner in names_in(rule.expression) if not inner]
         refs += [each for each, inner in names_in(rule.expression) if inner]
-        found: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        found: dict[tuple[int, ...], dict[str, int]] = {}
         by_position = positions_in(rule.expression) & wanted
         first = next((ref for ref in refs if wanted - by_position <= ref.names), None)
         if first is None and refs and wanted:
@@ -436,10 +432,17 @@ class Lowering:
         if first is None:
             return [{}]
         before = len(self._findings)
-        for name, values in self.matching(first):
-            kept = {each: number for each, number in values.items() if each not in bound}
-            for more in self._positions(rule.expression, name, kept, by_position - kept.keys()):
-                found[tuple(sorted(more.items()))] = more
+        for name, values in self.names.matching(first):
+            kept = values
+            if bound:
+                kept = {each: number for each, number in values.items() if each not in bound}
+            if not by_position:
+                # The numbers stand in the same order for all names that match.
+                found[tuple(kept.values())] = kept
+                continue
+            unknown = by_position - kept.keys()
+            for more in self._positions(rule.expression, name, kept, unknown):
+                found[tuple([number for _, number in sorted(more.items())])] = more
         # For some words there may be none: whether there is any is seen for all of them.
         if not found and not rule.words and len(self._findings) == before:
             self._add("unfilled", str(rule.target), f"the source has no {first}")
@@ -456,8 +459,7 @@ class Lowering:
             pairs = (
                 {**values, **more}
                 for values in found
-                for _, more in self.matching(ref)
-                if all(values.get(each, number) == number for each, number in more.items())
+                for _, more in self.names.matching(ref, values)
             )
             found = list(islice(pairs, _MOST_MADE + 1))
         missing = wanted - frozenset().union(*map(frozenset, found)) if found else wanted
@@ -491,37 +493,26 @@ class Lowering:
                     yield from self._positions(expression, name, more, names - {each.start.name})
                 return
 
-    def matching(self, name: NameTemplate) -> list[tuple[str, dict[str, int]]]:
-        """The names of the source that a template has, with their numbers."""
-        found = self._matches.get(name)
-        if found is None:
-            found = []
-            for each in self._by_text.get(_literal(name.texts), ()):
-                values = name.match(each)
-                if values is not None:
-                    found.append((each, values))
-            self._matches[name] = found
-        return found
-
     # -- lengths -------------------------------------------------------------------------------------
 
-    def _solve(self, instances: Sequence[tuple[Rule, dict[str, int]]]) -> None:
+    def _solve(self, instances: Sequence[tuple[Rule, list[dict[str, int]]]]) -> None:
         """Find lengths of the table that only shapes tell."""
         unknown = self._table.dims.keys() - self._dims.keys()
         goes_on = bool(unknown)
         while goes_on:
             goes_on = False
-            for rule, values in instances:
+            for rule, every in instances:
                 if rule.expression is None:
                     continue
                 for reference in references_in(rule.expression):
-                    if reference.pattern is None or not reference.pattern.names & unknown:
-                        continue
-                    found = self._lengths(reference, values)
-                    for name in found.keys() & unknown:
-                        self._dims[name] = found[name]
-                        goes_on = True
-                    unknown -= self._dims.keys()
+                    names = frozenset() if reference.pattern is None else reference.pattern.names
+                    for values in every:
+                        if not names & unknown:
+                            break
+                        found = self._lengths(reference, values)
+                        goes_on |= bool(found.keys() & unknown)
+                        self._dims |= {name: found[name] for name in found.keys() & unknown}
+                        unknown -= self._dims.keys()
 
     def _lengths(self, reference: Reference, values: Mapping[str, int]) -> dict[str, int]:
         known = {**self._dims, **values}
@@ -569,18 +560,21 @@ class Lowering:
         return header
 
     def _reference(self, reference: Reference, values: Mapping[str, int]) -> _Made:
-        name = reference.name.fill(values)
-        header = self._header(name)
         # Layers are alike: what is made of one is made of all.
-        used = self._used.get(reference)
-        if used is None:
-            used = self._used[reference] = tuple(sorted(lengths_in(reference)))
-        key = reference, header, tuple([values.get(each) for each in used])
-        found = self._made_of.get(key)
+        parts = self._parts.get(id(reference))
+        if parts is None:
+            used = tuple(sorted(lengths_in(reference)))
+            parts = self._parts[id(reference)] = _Parts(
+                reference, reference.name.filler(), used, {}
+            )
+        name = parts.fill(values)
+        header = self._header(name)
+        key = header, tuple([values.get(each) for each in parts.used])
+        found = parts.made.get(key)
         if found is None:
-            found = self._made_of[key] = self._part(reference, header, values)
+            found = parts.made[key] = self._part(reference, header, values)
         # `_replace` takes three times as long, and there are many names.
-        moves = [Move(name, *move[1:]) for move in found.moves]
+        moves = tuple([Move(name, *move[1:]) for move in found.moves])
         return _Made(found.shape, found.dtype, moves, *found[3:])
 
     def _part(self, reference: Reference, header: Header, values: Mapping[str, int]) -> _Made:
@@ -629,9 +623,7 @@ class Lowering:
         for name, _ in names_in(part):
             if index not in name.names:
                 continue
-            for _, numbers in self.matching(name):
-                if all(values.get(each, number) == number for each, number in numbers.items()):
-                    found.add(numbers[index])
+            found.update([numbers[index] for _, numbers in self.names.matching(name, values)])
             break
         if not found:
             raise _WrongError("unfilled", f"the source has nothing to stack for {index}")
@@ -728,11 +720,19 @@ def _concatenated(parts: Sequence[_Made], axis: int) -> _Made:
     placed: list[list[Move]] = []
     equal: list[tuple[int, list[Move]]] = []
     start = 0
+    # Parts are alike, as experts are: where one lies, all others do, but for where they begin.
+    known: dict[object, list[Move]] = {}
     for place, part in enumerate(parts):
         for moves in (part.moves, *part.equal):
             there: list[Move] = []
             for move in moves:
-                there += restrided(move, part.shape, steps, start * steps[at])
+                key = move[1:], part.shape
+                if key not in known:
+                    known[key] = list(restrided(move, part.shape, steps))
+                there += [
+                    Move(move.source, each[1], each[2] + start * steps[at], *each[3:])
+                    for each in known[key]
+                ]
             if moves is part.moves:
                 placed.append(there)
             else:
@@ -787,12 +787,3 @@ def _length(length: Formula, known: Mapping[str, int]) -> int:
     if found < 0:
         raise NoValueError(None, f"{length} is {found}, which is no length")
     return found
-
-
-def _literal(name: str | tuple[str, ...]) -> str:
-    """A name without its digits, so that only names that are alike are compared."""
-    text = name if isinstance(name, str) else "".join(name)
-    return text.translate(_WITHOUT_DIGITS)
-
-
-_WITHOUT_DIGITS = dict.fromkeys(map(ord, "0123456789"))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..errors import FileFormatError, shown
 from .formulas import Formula, NoValueError, formula
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["NameTemplate", "escaped", "template"]
+__all__ = ["KnownNames", "NameTemplate", "escaped", "template"]
 
 _LONGEST = 1000
+_DIGITS = "0123456789"
 _MOST_DIGITS = 12
 _SPECIAL = "{}[\\"
 
@@ -69,25 +71,66 @@ class NameTemplate(NamedTuple):
 
     def match(self, name: str, known: Mapping[str, int] | None = None) -> dict[str, int] | None:
         """The numbers in a name, with those that are known; ``None`` if it is another."""
-        found = dict(known or {})
-        if not name.startswith(self.texts[0]):
+        numbers = self._numbers(name)
+        if numbers is None:
             return None
-        at = len(self.texts[0])
-        waiting: list[tuple[Formula, int]] = []
-        for field, text in zip(self.fields, self.texts[1:], strict=True):
-            end = at
-            while end < len(name) and name[end] in "0123456789":
-                end += 1
-            digits = name[at:end]
+        return _solved(list(zip(self.fields, numbers, strict=True)), dict(known or {}))
+
+    def matches(self, names: Iterable[str]) -> list[tuple[str, dict[str, int]]]:
+        """Those of many names that it has, with their numbers."""
+        alone = [field.name for field in self.fields]
+        # Nothing is to be solved if each formula is a name of its own.
+        are_plain = None not in alone and len(set(alone)) == len(alone)
+        found: list[tuple[str, dict[str, int]]] = []
+        last = self.texts[-1]
+        for name in names:
+            numbers = self._numbers(name) if name.endswith(last) else None
+            if numbers is None:
+                continue
+            if are_plain:
+                found.append((name, dict(zip(cast("list[str]", alone), numbers, strict=True))))
+                continue
+            values = _solved(list(zip(self.fields, numbers, strict=True)), {})
+            if values is not None:
+                found.append((name, values))
+        return found
+
+    def filler(self) -> Callable[[Mapping[str, int]], str]:
+        """What fills it as `fill` does, for many numbers."""
+        alone = [field.name for field in self.fields]
+        if None in alone:
+            return self.fill
+        first, *others = self.texts
+        pairs = list(zip(cast("list[str]", alone), others, strict=True))
+
+        def filled(values: Mapping[str, int]) -> str:
+            found = first
+            for name, text in pairs:
+                number = values.get(name, -1)
+                if number < 0:
+                    return self.fill(values)  # which says why
+                found += f"{number}{text}"
+            return found
+
+        return filled
+
+    def _numbers(self, name: str) -> list[int] | None:
+        """The numbers that stand in a name where formulas do; ``None`` if it is another."""
+        first, *others = self.texts
+        if not name.startswith(first):
+            return None
+        rest = name[len(first) :]
+        numbers: list[int] = []
+        for text in others:
+            after = rest.lstrip(_DIGITS)
+            digits = rest[: len(rest) - len(after)]
             if not digits or len(digits) > _MOST_DIGITS or (digits[0] == "0" and digits != "0"):
                 return None
-            if not name.startswith(text, end):
+            if not after.startswith(text):
                 return None
-            waiting.append((field, int(digits)))
-            at = end + len(text)
-        if at != len(name):
-            return None
-        return _solved(waiting, found)
+            numbers.append(int(digits))
+            rest = after[len(text) :]
+        return None if rest else numbers
 
     def __str__(self) -> str:
         """As it is written in a table."""
@@ -95,6 +138,57 @@ class NameTemplate(NamedTuple):
         for field, text in zip(self.fields, self.texts[1:], strict=True):
             found += f"{{{field}}}{escaped(text)}"
         return found
+
+
+class KnownNames:
+    """The names of some tensors, to be looked up by templates.
+
+    Args:
+        names: The names.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._alike: dict[str, list[str]] = defaultdict(list)
+        for name in names:
+            self._alike[_without_digits(name)].append(name)
+        self._matches: dict[NameTemplate, list[_Match]] = {}
+        self._groups: dict[object, dict[tuple[int, ...], list[_Match]]] = {}
+
+    def matching(
+        self, name: NameTemplate, values: Mapping[str, int] | None = None
+    ) -> list[tuple[str, dict[str, int]]]:
+        """The names that a template has, with their numbers.
+
+        Args:
+            name: The template.
+            values: Numbers that those of the same name in it have to be.
+        """
+        found = self._matches.get(name)
+        if found is None:
+            alike = self._alike.get(_without_digits("".join(name.texts)), ())
+            found = self._matches[name] = name.matches(alike)
+        if not values or not found:
+            return found
+        # Each layer asks for its own: all are put into groups once, and not looked through again.
+        keys = tuple([each for each in found[0][1] if each in values])
+        groups = self._groups.get((name, keys))
+        if groups is None:
+            groups = self._groups[name, keys] = defaultdict(list)
+            for match in found:
+                groups[tuple([match[1][each] for each in keys])].append(match)
+        return groups.get(tuple([values[each] for each in keys]), [])
+
+
+_Match = tuple[str, dict[str, int]]
+"""A name, and the numbers in it."""
+
+
+def _without_digits(name: str) -> str:
+    """A name without its digits, so that only names that are alike are compared."""
+    return name.translate(_NO_DIGITS)
+
+
+_NO_DIGITS = dict.fromkeys(map(ord, _DIGITS))
 
 
 def _solved(fields: list[tuple[Formula, int]], found: dict[str, int]) -> dict[str, int] | None:

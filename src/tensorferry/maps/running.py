@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import dis
 import importlib
 import inspect
 import json
 import os
 import pickle
+import pkgutil
 import random
 import select
 import shutil
@@ -41,6 +43,8 @@ __all__ = ["main"]
 
 _DEEPEST = 50
 _WEIGHTS = "model.safetensors"
+_MOST_NAMED = 3
+"""How many other names are shown."""
 _MOST_SAID = 2000
 """How many letters of an exception are shown."""
 
@@ -63,7 +67,10 @@ def main(folder: str) -> None:
         convert = _function(*job.function)
         _import_what_it_imports(convert)
     except BaseException as error:  # noqa: BLE001 - whatever its module does
-        failed = _failure("could not be imported", error)
+        failed = {
+            **_failure("could not be imported", error),
+            "instead": _instead(job.function[0], error),
+        }
     salts = [0]
     _salt(salts)
     can_fork = hasattr(os, "fork") and _threads() == 1
@@ -120,8 +127,54 @@ def _function(name: str, pickled: bytes | None) -> Callable[..., Any]:
     for part in path.split("."):
         found = getattr(found, part)
     if not callable(found):
-        raise TypeError(f"{name} is no function")
+        raise TypeError(
+            f"{path} of {module} is no function, but of the type {type(found).__name__}"
+        )
     return found  # type: ignore[no-any-return]
+
+
+def _instead(name: str, error: BaseException) -> str | None:
+    """What to name instead of a function that is not there; ``None`` if it is not for its name."""
+    module, _, path = name.partition(":")
+    if isinstance(error, ImportError) and module not in sys.modules:
+        missing = error.name or ""
+        if missing and not f"{module}.".startswith(f"{missing}."):
+            return f"install {missing}, which {module} imports"
+        return _other_module(missing)
+    found: Any = sys.modules.get(module)
+    if found is None or not isinstance(error, (AttributeError, TypeError)):
+        return None
+    before = ""
+    for part in path.split("."):
+        inner = getattr(found, part, None)
+        if inner is None or not (inspect.isclass(inner) or inspect.ismodule(inner)):
+            break
+        found, before = inner, f"{before}{part}."
+    names = [
+        each
+        for each, inner in vars(found).items()
+        if not each.startswith("_") and inspect.isroutine(inner)
+    ]
+    own = [each for each in names if getattr(vars(found)[each], "__module__", None) == module]
+    wanted = path[len(before) :]
+    close = difflib.get_close_matches(wanted, names, _MOST_NAMED) or (own or names)[:_MOST_NAMED]
+    if not close:
+        return f"put a function into {module}: there is none"
+    return ", or ".join([f'"{module}:{before}{each}"' for each in close])
+
+
+def _other_module(missing: str) -> str:
+    """What to do about a module that is not there: one of a name like it, or where it is looked for."""
+    outer, _, last = missing.rpartition(".")
+    place = getattr(sys.modules.get(outer), "__path__", None)
+    names = [each.name for each in pkgutil.iter_modules(place)] if outer and place else []
+    if not outer:
+        names = [*sys.stdlib_module_names, *[each.name for each in pkgutil.iter_modules()]]
+    close = difflib.get_close_matches(last, names, _MOST_NAMED)
+    if close:
+        dotted = [f"{outer}.{each}" if outer else each for each in close]
+        return f"there is {' and '.join(dotted)}, but no {missing}"
+    return "put the converter into a module that can be imported, as from this folder or PYTHONPATH"
 
 
 def _import_again(names: Sequence[str]) -> bool:

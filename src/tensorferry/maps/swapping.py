@@ -124,7 +124,7 @@ class LoweredSource:
             NotSwappedError: There are none.
         """
         found: dict[Expression, list[tuple[str, dict[str, int]]]] = defaultdict(list)
-        every = self._lowering.matching(name)
+        every = self._lowering.names.matching(name)
         assumed = False
         for each, values in every:
             for made, _ in self._uses_of(each):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["trace"]
 
 _MOST_CONSTANTS = 16
+_CHUNK = 1 << 16
 _KEPT = 1 << 28
 """How many bytes of random tensors are kept, which several outputs need."""
 _VIAS = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2")
@@ -194,6 +195,7 @@ class _Tracing:
     def __init__(self, job: Job, real: Mapping[str, Array] | None) -> None:
         self._job = job
         self._dye = Dye(job.headers)
+        self._starts = np.array(list(self._dye.starts.values()), np.int64)
         self._real = real
         self._refuse()
         self._manner: Manner = "whole"
@@ -264,6 +266,8 @@ class _Tracing:
             raise failed.error(self._hint(failed)) from None
 
     def _hint(self, failed: ConverterFailedError) -> str | None:
+        if failed.instead is not None:
+            return failed.instead
         if "did not end" in failed.why:
             return "seconds=3600, or trace a smaller model of the same architecture"
         if "imported" in failed.why:
@@ -322,12 +326,15 @@ class _Tracing:
         self._touched |= set(self._sources_of(numbers))
 
     def _sources_of(self, numbers: Array) -> list[str]:
-        names = list(self._dye.starts)
-        starts = np.array(list(self._dye.starts.values()), np.int64)
-        edges = np.append(starts, self._dye.count)
-        kept = numbers[numbers >= 0]
-        counts, _ = np.histogram(kept, edges) if len(kept) else (np.zeros(len(names)), None)
-        return [name for name, count in zip(names, counts, strict=True) if count]
+        """The names of the sources that the elements with these numbers are of."""
+        is_used = np.zeros(len(self._starts) + 1, bool)
+        for start in range(0, numbers.size, _CHUNK):
+            part = numbers[start : start + _CHUNK]
+            # Neighbours are mostly of one source, and its first and last element tell it.
+            ends = np.searchsorted(self._starts, (part.min(), part.max()), "right")
+            is_one = ends[0] == ends[1]
+            is_used[ends[0] if is_one else np.searchsorted(self._starts, part, "right")] = True
+        return [name for name, used in zip(self._dye.starts, is_used[1:], strict=True) if used]
 
     def _lost(
         self,

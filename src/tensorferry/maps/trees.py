@@ -23,6 +23,7 @@ from .lowering import Header
 if TYPE_CHECKING:
     from ..typing import Array
     from .lowering import Lowered
+    from .moves import Move
 
 __all__ = ["applied", "framework_in", "headers_of_tensors", "named_tensors", "weights_in"]
 
@@ -166,13 +167,14 @@ class _Sources:
         self._uses = Counter(name for made in lowered.tensors.values() for name in made.sources)
         self._arrays: dict[str, Array] = {}
 
-    def elements(self, name: str, first: int, last: int) -> Array:
-        """Elements of a tensor, as an array of one axis."""
+    def elements(self, move: Move) -> list[tuple[Move, Array]]:
+        """What a move reads: the move out of all of a tensor, as an array of one axis."""
+        name = str(move.source)
         found = self._arrays.get(name)
         if found is None:
             array = convert_tree({name: self._tensors[name]}, EXCHANGE)[name]
             found = self._arrays[name] = np.ascontiguousarray(array).reshape(-1)
-        return found[first:last]
+        return [(move, found)]
 
     def release(self, names: tuple[str, ...]) -> None:
         """Say that these were used once."""
