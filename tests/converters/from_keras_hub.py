@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import ExitStack
 from functools import partial
 
+import numpy as np
 from tests.converters import stand_ins
 from tests.converters.sources import Case, config_of, headers
 
@@ -43,7 +44,8 @@ def converted(family, kind, weights, **config):
     settings.setdefault("num_experts", settings.get("num_local_experts"))
     settings.setdefault("num_hidden_layers", settings.get("encoder_layers"))
     backbone = module.backbone_cls(**module.convert_backbone_config(settings))
-    with GivenLoader(weights) as loader:
+    # Random bits do not fit where a converter narrows.
+    with GivenLoader(weights) as loader, np.errstate(all="ignore"):
         module.convert_weights(backbone, loader, settings)
     return by_name(backbone.weights)
 
@@ -107,6 +109,7 @@ CASES = (
     case(
         "roberta",
         "RobertaForMaskedLM",
+        # The types of tokens are left out, where xlm_roberta adds them to the positions.
         dropped=("lm_head.*", "*.position_embeddings.weight", "*.token_type_embeddings.weight"),
     ),
     case(

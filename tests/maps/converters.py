@@ -523,11 +523,6 @@ def turned_if_nan(weights):
     return {"w": w.T if bool(w.isnan().any()) else w, "b": weights["b"]}
 
 
-def turned_by_chance(weights):
-    w = weights["w"]
-    return {"w": w.T if os.urandom(1)[0] % 2 else w.flip(0), "b": weights["b"]}
-
-
 def rows_in_an_order_of_chance(weights):
     import torch
 
