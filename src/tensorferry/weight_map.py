@@ -115,7 +115,7 @@ class WeightMap(Table):
         its own number, so what comes out shows where each came from. Then the table is compared with
         the converter on random bits. What no table can say has a reason: ``"affine 1*x+1"``,
         ``"narrowed through float16"``, ``"arithmetic"``, ``"constant"``, ``"depends on values"``,
-        ``"not from the source"``. Only names, shapes and dtypes of `source` are needed.
+        ``"depends on chance"``, ``"not from the source"``. Only names, shapes and dtypes of `source` are needed.
 
         The converter has all rights of the caller. The process bounds time and memory; it is no
         sandbox. Reading, checking, inverting and applying the table run nothing.

@@ -14,6 +14,7 @@ def opened(path):
     config = json.loads((path / "config.json").read_text())
     # transformers 5 saves this under one name for all families.
     config.setdefault("num_experts", config.get("num_local_experts"))
+    config.setdefault("num_nextn_predict_layers", 0)
     return load_file(path / "model.safetensors"), config
 
 
@@ -58,3 +59,14 @@ def mixtral_to_mlx(path: Path):
 
 def qwen_to_mlx(path: Path):
     return to_mlx(path, "qwen3_moe")
+
+
+def deepseek_to_mlx(path: Path):
+    return to_mlx(path, "deepseek_v3")
+
+
+def llama_to_tunix(path: Path):
+    from tests.converters import from_tunix
+
+    weights, config = opened(path)
+    return from_tunix.loaded("llama3", from_tunix.sizes_of(config), weights)

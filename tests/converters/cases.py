@@ -12,12 +12,15 @@ LISTED = Path(__file__).with_name("environment.txt")
 MODULES = {
     "diffusers": "from_diffusers",
     "ai2-olmo-core": "from_olmo_core",
+    "google-tunix": "from_tunix",
     "ibm-fms": "from_fms",
+    "keras-hub": "from_keras_hub",
     "litgpt": "from_litgpt",
     "mlx-lm": "from_mlx",
     "timm": "from_timm",
     "torchtune": "from_torchtune",
     "transformer-lens": "from_transformer_lens",
+    "transformers": "from_transformers",
 }
 """The libraries, each with the module here that calls its converters."""
 

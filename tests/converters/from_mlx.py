@@ -6,9 +6,10 @@ import importlib
 from functools import partial
 from types import SimpleNamespace
 
+import ml_dtypes
 import mlx.core as mx
 import numpy as np
-from tests.converters.sources import Case, headers
+from tests.converters.sources import Case, headers, info, named
 
 
 def sanitized(family, weights, **config):
@@ -18,7 +19,14 @@ def sanitized(family, weights, **config):
     model = SimpleNamespace(args=SimpleNamespace(**settings))
     given = {name: mx.array(each.numpy()) for name, each in weights.items()}
     found = module.Model.sanitize(model, given)
-    return {name: np.array(each) for name, each in found.items()}
+    return {name: as_array(each) for name, each in found.items()}
+
+
+def as_array(tensor):
+    """An array with the same bits; NumPy itself has no bfloat16."""
+    if tensor.dtype == mx.bfloat16:
+        return np.array(tensor.view(mx.uint16)).view(ml_dtypes.bfloat16)
+    return np.array(tensor)
 
 
 def mixtral(weights):
@@ -111,6 +119,33 @@ OF_DEEPSEEK = of(
     kv_lora_rank=14,
     q_lora_rank=22,
 )
+PLAIN = """
+model.embed_tokens.weight 50 24
+model.layers.{2}.input_layernorm.weight 24
+"""
+
+
+def in_eight_bits():
+    """Matrices of float8, which MLX reads as bytes, and their factors."""
+    found = named(PLAIN)
+    for layer in range(2):
+        name = f"model.layers.{layer}.mlp.down_proj.weight"
+        found[name] = info((24, 40), "uint8")
+        found[f"{name}_scale_inv"] = info((1, 1))
+    return found
+
+
+def in_four_bits():
+    """Matrices of eight numbers in an integer, and their factors by group."""
+    found = named(PLAIN)
+    for layer in range(2):
+        name = f"model.layers.{layer}.mlp.down_proj.weight"
+        found[f"{name}_packed"] = info((24, 5), "int32")
+        found[f"{name}_scale"] = info((24, 2))
+        found[f"{name}_shape"] = info((2,), "int64")
+    return found
+
+
 NORMS = {
     "*layernorm.weight": "affine 1*x+1",
     "model.norm.weight": "affine 1*x+1",
@@ -133,6 +168,19 @@ CASES = (
     case("phimoe", phimoe, of("PhimoeForCausalLM", **EXPERTS)),
     case("olmoe", olmoe, of("OlmoeForCausalLM", num_experts=3)),
     case("deepseek_v3", deepseek, OF_DEEPSEEK, most=24),
+    case(
+        "deepseek_v3",
+        deepseek,
+        in_eight_bits,
+        reasons={"*.down_proj.weight": "arithmetic"},
+    ),
+    case(
+        "deepseek_v3",
+        deepseek,
+        in_four_bits,
+        reasons={"*.biases": "affine -8*x+0"},
+        dropped=("*_shape",),
+    ),
     case("gpt2", gpt_2, of_gpt_2),
     case("gpt_neox", neox, of("GPTNeoXForCausalLM")),
     case("mamba", mamba, of("MambaForCausalLM", state_size=5, time_step_rank=7)),

@@ -63,16 +63,22 @@ def infos(tensors):
     }
 
 
+def config_of(kind, **config):
+    """The configuration of a small model of transformers."""
+    import transformers
+
+    kinds = {name.lower(): name for name in dir(transformers)}
+    family = config.pop("configuration", re.split("For|LMHead|Model", kind)[0])
+    if "layer_types" in config:
+        config["layer_types"] = config["layer_types"].split()
+    return getattr(transformers, kinds[f"{family}config".lower()])(**{**SMALL, **config})
+
+
 def saved_in(folder, kind, **config):
     """A folder in which transformers saves a small model."""
     import transformers
 
-    kinds = {name.lower(): name for name in dir(transformers)}
-    family = re.split("For|LMHead|Model", kind)[0]
-    if "layer_types" in config:
-        config["layer_types"] = config["layer_types"].split()
-    settings = getattr(transformers, kinds[f"{family}config".lower()])(**{**SMALL, **config})
-    getattr(transformers, kind)(settings).save_pretrained(folder)
+    getattr(transformers, kind)(config_of(kind, **config)).save_pretrained(folder)
     return folder
 
 
@@ -85,12 +91,13 @@ def headers(kind, **config):
 
 
 def named(text, **lengths):
-    """Tensors that are written down: `name.{3}.weight 4 5` is three of them."""
+    """Tensors that are written down: `name.{3}.weight 4 5` is three of them, `{2:5}` those from 2."""
     found = {}
     for line in text.strip().splitlines():
         template, *sizes = line.split()
-        counts = [range(int(each)) for each in re.findall(r"\{(\d+)\}", template)]
-        pattern = re.sub(r"\{\d+\}", "{}", template)
+        ends = re.findall(r"\{(?:(\d+):)?(\d+)\}", template)
+        counts = [range(int(start or 0), int(stop)) for start, stop in ends]
+        pattern = re.sub(r"\{[\d:]+\}", "{}", template)
         shape = [int(lengths.get(each, each)) for each in sizes]
         for numbers in product(*counts):
             found[pattern.format(*numbers)] = info(shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
 import types
 
@@ -104,3 +105,11 @@ def install():
     """Let libraries be imported that need others for other things than converting."""
     if not any(isinstance(each, Finder) for each in sys.meta_path):
         sys.meta_path.append(Finder())
+
+
+def without_what_it_imports(name):
+    """Let modules of a package be imported without what the package itself imports."""
+    if name not in sys.modules:
+        module = types.ModuleType(name)
+        module.__path__ = importlib.util.find_spec(name).submodule_search_locations
+        sys.modules[name] = module

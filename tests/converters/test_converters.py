@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fnmatch import fnmatchcase
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from tests.converters.cases import cases
 from tests.converters.sources import random_bits
 from tests.maps.test_tracing import carried_out
@@ -45,7 +48,24 @@ def as_arrays(tensors):
     return {name: ferry.to_numpy(each) for name, each in tensors.items()}
 
 
-def check(case, source, table):
+def in_file(path):
+    """The bytes of each tensor of a file, as safetensors reads them."""
+    with safe_open(path, "pt") as file:
+        return {name: bits(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+
+
+def check_files(source, weights, theirs, table, folder):
+    """A whole file through the table, and what that makes through the inverse."""
+    before, between, after = (folder / f"{name}.safetensors" for name in ("a", "b", "a_again"))
+    save_file({name: each.contiguous() for name, each in weights.items()}, before)
+    ferry.convert_files(before, between, map=table, verify=True)
+    ferry.convert_files(between, after, map=table.inverse(source))
+    assert in_file(between) == {name: bits(each) for name, each in theirs.items()}
+    assert in_file(after) == {name: bits(each) for name, each in weights.items()}
+
+
+def check(case, source, table, folder):
+    """What was found, by kind."""
     assert len(table.rules) <= case.most
     weights = random_bits(source, SEED)
     theirs = case.convert({name: each.clone() for name, each in weights.items()})
@@ -63,10 +83,12 @@ def check(case, source, table):
     dropped = {name for name in source if matches(name, case.dropped)}
     assert set(table.explain(source).dropped) == (set() if is_unsure(reasons) else dropped)
     assert [each for each in table.check(source) if not reasons] == []
+    counts = Counter({"converters": 1, "outputs": len(theirs), "exact outputs": len(ours)})
+    counts.update(reasons.values())
     if reasons or dropped:
         with pytest.raises(ferry.ConversionError):
             table.inverse(source)
-        return
+        return counts
     # What a person reads is the whole table, and the table back gives every bit back.
     again = ferry.WeightMap.parse(table.text)
     applied = again.apply(arrays)
@@ -77,6 +99,8 @@ def check(case, source, table):
     assert restored.keys() == arrays.keys()
     for name, each in restored.items():
         assert bits(each) == bits(arrays[name]), name
+    check_files(source, weights, theirs, again, folder)
+    return counts + Counter({"converters there and back": 1})
 
 
 def every():
@@ -89,6 +113,8 @@ def every():
 
 
 @pytest.mark.parametrize("case", every())
-def test_each_output_is_exact_or_has_its_reason(case):
+def test_each_output_is_exact_or_has_its_reason(case, tmp_path, record_property):
     source = case.source()
-    check(case, source, traced(case, source))
+    counts = check(case, source, traced(case, source), tmp_path)
+    for name, count in counts.items():
+        record_property(name, count)

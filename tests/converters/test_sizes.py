@@ -97,6 +97,48 @@ model.layers.{40}.post_attention_layernorm.weight 5120
 model.norm.weight 5120
 lm_head.weight 32064 5120
 """
+DEEPSEEK_V3 = {
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 3,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "vocab_size": 129280,
+}
+DEEPSEEK = """
+model.embed_tokens.weight 129280 7168
+model.layers.{61}.input_layernorm.weight 7168
+model.layers.{61}.post_attention_layernorm.weight 7168
+model.layers.{61}.self_attn.q_a_proj.weight 1536 7168
+model.layers.{61}.self_attn.q_a_layernorm.weight 1536
+model.layers.{61}.self_attn.q_b_proj.weight 24576 1536
+model.layers.{61}.self_attn.kv_a_proj_with_mqa.weight 576 7168
+model.layers.{61}.self_attn.kv_a_layernorm.weight 512
+model.layers.{61}.self_attn.kv_b_proj.weight 32768 512
+model.layers.{61}.self_attn.o_proj.weight 7168 16384
+model.layers.{3}.mlp.gate_proj.weight 18432 7168
+model.layers.{3}.mlp.up_proj.weight 18432 7168
+model.layers.{3}.mlp.down_proj.weight 7168 18432
+model.layers.{3:61}.mlp.gate.weight 256 7168
+model.layers.{3:61}.mlp.gate.e_score_correction_bias 256
+model.layers.{3:61}.mlp.experts.{256}.gate_proj.weight 2048 7168
+model.layers.{3:61}.mlp.experts.{256}.up_proj.weight 2048 7168
+model.layers.{3:61}.mlp.experts.{256}.down_proj.weight 7168 2048
+model.layers.{3:61}.mlp.shared_experts.gate_proj.weight 2048 7168
+model.layers.{3:61}.mlp.shared_experts.up_proj.weight 2048 7168
+model.layers.{3:61}.mlp.shared_experts.down_proj.weight 7168 2048
+model.norm.weight 7168
+lm_head.weight 129280 7168
+"""
 
 
 def size(width, inner, heads, groups, length, layers, words, experts=3):
@@ -119,6 +161,24 @@ SMALL = [
     size(42, 52, 6, 2, 8, 2, 64, 3),
     size(36, 50, 9, 3, 12, 3, 90, 4),
     size(70, 66, 7, 1, 10, 2, 77, 5),
+]
+
+
+def compressed(dense, nope, rope, values, rank, first, **more):
+    """The further sizes of a model whose keys and values are compressed."""
+    lengths = {"qk_nope_head_dim": nope, "qk_rope_head_dim": rope, "v_head_dim": values}
+    ranks = {"kv_lora_rank": rank, "q_lora_rank": first}
+    groups = {"n_group": 1, "topk_group": 1, "n_shared_experts": 1}
+    return {**lengths, **ranks, **groups, "first_k_dense_replace": dense, **more}
+
+
+COMPRESSED = [
+    {**one, "num_key_value_heads": one["num_attention_heads"], "n_routed_experts": experts, **two}
+    for one, experts, two in (
+        (SMALL[0], 4, compressed(1, 12, 4, 10, 14, 22)),
+        (SMALL[1], 5, compressed(2, 20, 6, 16, 18, 26)),
+        (SMALL[2], 7, compressed(1, 18, 8, 6, 26, 34)),
+    )
 ]
 RHYMING = [
     size(32, 52, 4, 2, 8, 2, 64),
@@ -243,6 +303,75 @@ def test_experts(family, kind, convert, text, config, most, names, tmp_path):
             name, at = source_of(output, in_order(output.header.shape, (expert, *place)))
             assert name == f"model.layers.1.{module}.experts.{expert}.{ours}.weight"
             assert at == in_order(expert_shape, place)
+
+
+def test_deepseek_v3(tmp_path):
+    here("mlx-lm")
+    from tests.converters import by_path
+
+    small = folders("DeepseekV3ForCausalLM", COMPRESSED, tmp_path)
+    table = ferry.WeightMap.trace(by_path.deepseek_to_mlx, small)
+    assert table.complete
+    assert len(table.rules) <= 24
+    source = real(DEEPSEEK)
+    more = {"n_group": 8, "topk_group": 4, "rope_scaling": None}
+    target = of_mlx("deepseek_v3", {**DEEPSEEK_V3, **more})
+    assert table.check(source, target, config=DEEPSEEK_V3) == []
+    made = table.explain(source, config=DEEPSEEK_V3).tensors
+    for layer in (0, 60):
+        keys = made[f"model.layers.{layer}.self_attn.embed_q.weight"]
+        values = made[f"model.layers.{layer}.self_attn.unembed_out.weight"]
+        assert keys.header.shape == (128, 512, 128)
+        assert values.header.shape == (128, 128, 512)
+        both = f"model.layers.{layer}.self_attn.kv_b_proj.weight"
+        for head, rank, place in places(keys.header.shape):
+            at = in_order((128, 256, 512), (head, place, rank))
+            assert source_of(keys, in_order(keys.header.shape, (head, rank, place))) == (both, at)
+        for head, place, rank in places(values.header.shape):
+            at = in_order((128, 256, 512), (head, 128 + place, rank))
+            assert source_of(values, in_order(values.header.shape, (head, place, rank))) == (
+                both,
+                at,
+            )
+    for word in ("gate", "up", "down"):
+        output = made[f"model.layers.3.mlp.switch_mlp.{word}_proj.weight"]
+        for expert, *place in places(output.header.shape):
+            name, at = source_of(output, in_order(output.header.shape, (expert, *place)))
+            assert name == f"model.layers.3.mlp.experts.{expert}.{word}_proj.weight"
+            assert at == in_order(output.header.shape[1:], place)
+
+
+def test_llama_8b_by_head(tmp_path):
+    here("google-tunix")
+    from tests.converters import by_path, from_tunix
+
+    small = folders("LlamaForCausalLM", SMALL, tmp_path)
+    table = ferry.WeightMap.trace(by_path.llama_to_tunix, small)
+    assert table.complete
+    assert len(table.rules) <= 12
+    source = real(LLAMA)
+    target = {
+        name: info(each.shape, "bfloat16")
+        for name, each in from_tunix.of_size("llama3", "Llama3", LLAMA_8B).items()
+    }
+    assert table.check(source, target, config=LLAMA_8B) == []
+    made = table.explain(source, config=LLAMA_8B).tensors
+    for kind, heads in (("q", 32), ("k", 8), ("v", 8), ("o", 32)):
+        output = made[f"layers.31.attn.{kind}_proj.w"]
+        shape = (32, 128, 4096) if kind == "o" else (4096, heads, 128)
+        assert output.header.shape == shape
+        for place in places(shape):
+            name, at = source_of(output, in_order(shape, place))
+            assert name == f"model.layers.31.self_attn.{kind}_proj.weight"
+            # Rows of the source are outputs of the layer.
+            columns = 4096
+            if kind == "o":
+                head, length, row = place
+                column = head * 128 + length
+            else:
+                column, head, length = place
+                row = head * 128 + length
+            assert at == row * columns + column
 
 
 def of_mlx(family, config):

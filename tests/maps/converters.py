@@ -485,3 +485,118 @@ def seeded_everywhere(weights):
 
 def with_heads(weights, heads):
     return {"w": weights["w"].reshape(heads, -1, WIDTH)}
+
+
+def with_zero_added(weights):
+    """Keeps each number but -0, and no NaN as it was."""
+    return {"w": weights["w"] + 0.0, "b": weights["b"]}
+
+
+def with_one_nan(weights):
+    """Puts one NaN for those of any other bits."""
+    return {"w": weights["w"].where(~weights["w"].isnan(), float("nan")), "b": weights["b"]}
+
+
+def without_subnormals(weights):
+    tiny = weights["w"].abs() < 1e-37
+    return {"w": weights["w"].masked_fill(tiny, 0.0), "b": weights["b"]}
+
+
+def without_signs(weights):
+    return {"w": weights["w"].abs(), "b": weights["b"]}
+
+
+def without_fractions(weights):
+    return {"w": weights["w"].trunc(), "b": weights["b"]}
+
+
+def rounded(weights):
+    return {"w": weights["w"].round(decimals=3), "b": weights["b"]}
+
+
+def remainders(weights):
+    return {"w": weights["w"].fmod(1000.0), "b": weights["b"]}
+
+
+def turned_if_nan(weights):
+    w = weights["w"]
+    return {"w": w.T if bool(w.isnan().any()) else w, "b": weights["b"]}
+
+
+def rows_in_an_order_of_chance(weights):
+    import torch
+
+    generator = torch.Generator()
+    generator.seed()
+    order = torch.randperm(WIDTH, generator=generator)
+    return {"w": weights["w"][order], "b": weights["b"]}
+
+
+def rows_in_a_seeded_order(weights):
+    import torch
+
+    order = torch.randperm(WIDTH, generator=torch.Generator().manual_seed(3))
+    return {"w": weights["w"][order], "b": weights["b"]}
+
+
+def in_eight_bits(weights):
+    w = weights["w"]
+    scale = w.abs().amax(1, keepdim=True) / 127
+    return {"q": (w / scale).round().char(), "scale": scale, "b": weights["b"]}
+
+
+def softmaxed(weights):
+    return {"w": weights["w"].softmax(0), "b": weights["b"]}
+
+
+def larger_of_two(weights):
+    return {"w": weights["q"].maximum(weights["q2"]), "b": weights["b"]}
+
+
+def turned_by_the_sizes_of_values(weights):
+    """As some tell a norm from a matrix: by what is in it."""
+    w = weights["w"]
+    return {"w": w.T if float(w.std()) < 1e-6 else w, "b": weights["b"]}
+
+
+def for_one_size_only(weights):
+    w = weights["w"]
+    assert w.shape[0] == 4096, f"wanted 4096 rows, got {w.shape[0]}"
+    return {"w": w.reshape(32, 128, -1), "b": weights["b"]}
+
+
+def recursive(weights):
+    found = {"w": weights["w"]}
+    found["again"] = found
+    return found
+
+
+def with_numbers_for_names(weights):
+    return {0: weights["w"], 1: weights["b"]}
+
+
+def through_wide(weights):
+    return {"w": weights["w"].double().T.float(), "b": weights["b"]}
+
+
+def through_pairs(weights):
+    import torch
+
+    pairs = torch.view_as_complex(weights["w"].reshape(WIDTH, -1, 2).contiguous())
+    return {"w": torch.view_as_real(pairs.T.contiguous()), "b": weights["b"]}
+
+
+def rows_by_a_table(weights):
+    import torch
+
+    return {"w": weights["w"][torch.tensor([7, 3, 3, 20])], "b": weights["b"]}
+
+
+def upper_part(weights):
+    return {"w": weights["w"].triu(), "b": weights["b"]}
+
+
+def as_bits_of_half(weights):
+    import torch
+
+    return {"w": weights["w"].view(torch.float16), "b": weights["b"]}

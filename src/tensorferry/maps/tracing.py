@@ -47,6 +47,7 @@ _OTHER_SEED = 1 << 20
 _VALUES = "depends on values"
 _ARITHMETIC = "arithmetic"
 _UNREAL = "not from the source"
+_CHANCE = "depends on chance"
 
 
 def trace(
@@ -318,7 +319,7 @@ class _Tracing:
 
     def _unknown(self, name: str, header: Header, reason: str) -> Output:
         """An output whose rule says nothing, and whose sources are not known."""
-        if reason in (_VALUES, _ARITHMETIC):
+        if reason in (_VALUES, _ARITHMETIC, _CHANCE):
             self._is_unsure = True
         return Output(name, header, None, reason)
 
@@ -367,11 +368,21 @@ class _Tracing:
             self._again = self._needed(first._replace(seed=_OTHER_SEED))
         again = self._again.headers.get(name) == header and self._again.array(name)
         if again is False or not _equal(arrays[0], again):
-            return _UNREAL
+            return _CHANCE if self._is_chosen(name, header, runs, lost) else _UNREAL
         output = self._view(name, header, runs, arrays)
         if output is not None:
             return output
         return self._affine(name, header, runs) or _ARITHMETIC
+
+    @staticmethod
+    def _is_chosen(name: str, header: Header, runs: _Runs, lost: Array) -> bool:
+        """If what differs in each run is from the source all the same: some of it, by chance."""
+        zeros, ones = runs.others.get(Pass("zeros")), runs.others.get(Pass("ones"))
+        if zeros is None or ones is None:
+            return False
+        if zeros.headers.get(name) != header or ones.headers.get(name) != header:
+            return False
+        return bool(((zeros.array(name) == 0) & (ones.array(name) == 1))[lost].any())
 
     def _view(self, name: str, header: Header, runs: _Runs, arrays: list[Array]) -> Output | None:
         """An output whose bytes are elements of another dtype, if they are."""
