@@ -85,7 +85,7 @@ with open("out", "rb") as file:
 # Modules that are imported at first use are imported here, as theirs are.
 FERRY = (
     "import tensorferry as ferry, tensorferry.files.api, tensorferry.files.conversion.convert, tensorferry.files.lazy; "
-    "import tensorferry.files.loading; "
+    "import tensorferry.files.loading, tensorferry.execution.calls; "
     "from tensorferry.files.opening import paths; paths.formats()"
 )
 # One byte of every page of every tensor.

@@ -286,7 +286,7 @@ def test_metadata_of_what_is_left_out_go_too():
         "title": "t", "by": "me@here", "me@here": "x", "g/b@": "empty",
     }  # fmt: skip
     others = {"g/text": NotTensor("an array of strings"), "g/text@x": NotTensor("an attribute")}
-    before = replace(contents(arrays, metadata=metadata), others=others)
+    before = contents(arrays, metadata=metadata)._replace(others=others)
     always = {"title", "by", "me@here"}
     kept = {
         "g/a/w": {"g/a/w@unit", "g/a@kind", "g@kind"},

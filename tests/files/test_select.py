@@ -151,7 +151,7 @@ def test_the_hint_for_a_tensor_without_a_name_gives_it_one(old):
 
 def test_a_tensor_without_a_name_stays_or_gets_one():
     """Only a name that becomes empty is refused."""
-    nameless = replace(contents(), tensors={"": contents().tensors["mask"]}, tree=None)
+    nameless = contents()._replace(tensors={"": contents().tensors["mask"]}, tree=None)
     assert list(select(nameless).tensors) == [""]
     assert list(select(nameless, rename=["s/^$/mask/"]).tensors) == ["mask"]
     assert list(select(nameless, rename=["s/^$/mask/", "s/mask//"]).tensors) == [""]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cache, lru_cache, partial
 from glob import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -385,8 +384,8 @@ def select(
         carried, {mapping.get(name, name): each for name, each in blocks.items()}
     )
     own = {key: text for key, text in contents.own.items() if key in carried and key not in given}
-    chosen = replace(
-        contents, tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own
+    chosen = contents._replace(
+        tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own
     )
     refuse_demands(chosen)
     return chosen
@@ -496,7 +495,7 @@ def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
             raise FormatLimitError(f"{name} is in blocks of {each.kind}, which no format here has.")
         stored = contents.tensors[name]
         tensors[name] = made.setdefault(stored.key, format_.dequantised(stored, each, name))
-    return replace(contents, tensors=tensors, metadata=with_block_kinds(contents.metadata, {}))
+    return contents._replace(tensors=tensors, metadata=with_block_kinds(contents.metadata, {}))
 
 
 def _kept(
