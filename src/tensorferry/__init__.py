@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-# Every function needs it, so that a first call need not import it.
+# What every conversion needs is imported here, so that a first one need not import it.
+from .backends import base as _base  # noqa: F401
 from .backends import registry as _registry  # noqa: F401
 from .core.version import __version__ as __version__
 from .errors import (
