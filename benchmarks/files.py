@@ -85,7 +85,7 @@ with open("out", "rb") as file:
 # Modules that are imported at first use are imported here, as theirs are.
 FERRY = (
     "import tensorferry as ferry, tensorferry.files.api, tensorferry.files.conversion.convert, tensorferry.files.lazy; "
-    "import tensorferry.files.loading; "
+    "import tensorferry.files.loading, tensorferry.execution.calls; "
     "from tensorferry.files.opening import paths; paths.formats()"
 )
 # One byte of every page of every tensor.
@@ -152,6 +152,27 @@ def _touched(framework: str, imports: str, ratio: float, *, first: bool = False)
         Line(f'state = load_file("model.safetensors")\n{_TOUCH}', f"import numpy as np; {imports}"),
         "model.safetensors",
         Target(ratio=ratio),
+    )
+
+
+def _from_its_import(what: str, use: str) -> _Pair:
+    """A first use in a process that has imported PyTorch and NumPy: each side from its own import on."""
+    both = "import gc, numpy as np, torch; gc.disable()"
+    return _Pair(
+        f'import and load(..., to="torch", lazy=True), {what} / import and safetensors\' load_file',
+        Line(
+            "import tensorferry as ferry\n"
+            f'lazy = ferry.load("layers.safetensors", to="torch", lazy=True)\n{_ALL}\n{use}',
+            both,
+        ),
+        Line(
+            "from safetensors.torch import load_file\n"
+            f'state = load_file("layers.safetensors")\n{use}',
+            both,
+        ),
+        "layers.safetensors",
+        Target(),
+        rounds=9,
     )
 
 
@@ -326,6 +347,8 @@ _PAIRS = (
         Target(ratio=1.1),
         rounds=9,
     ),
+    _from_its_import("every page touched", _TOUCH),
+    _from_its_import("every value read", _READ),
     _touched("jax", "import jax; from safetensors.flax import load_file", 0.7),
     _touched(
         "tensorflow", "import tensorflow as tf; from safetensors.tensorflow import load_file", 0.3

@@ -13,19 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .api import (
-    convert,
-    to_arrow,
-    to_cupy,
-    to_jax,
-    to_list,
-    to_numpy,
-    to_pandas,
-    to_polars,
-    to_tensorflow,
-    to_torch,
-)
-from .core.info import TensorInfo
+# What every conversion needs is imported here, so that a first one need not import it.
+from .backends import base as _base  # noqa: F401
+from .backends import registry as _registry  # noqa: F401
 from .core.version import __version__ as __version__
 from .errors import (
     ConversionError,
@@ -49,8 +39,21 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .api import (
+        convert,
+        to_arrow,
+        to_cupy,
+        to_jax,
+        to_list,
+        to_numpy,
+        to_pandas,
+        to_polars,
+        to_tensorflow,
+        to_torch,
+    )
     from .batches.api import collate, explain_collate
     from .batches.plans import BatchPlan
+    from .core.info import TensorInfo
     from .files.api import convert_files, explain_load, load, save
     from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
     from .files.conversion.convert import Report
@@ -144,11 +147,13 @@ _AT_FIRST_USE = {
     "Prefetch": "transfers.prefetch",
     "Report": "files.conversion.convert",
     "Step": "planning.step",
+    "TensorInfo": "core.info",
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
     "WeightMap": "weight_map",
     "WrapPlan": "functions.explain",
     "collate": "batches.api",
+    "convert": "api",
     "convert_files": "files.api",
     "convert_tree": "trees.api",
     "describe": "inspection",
@@ -167,6 +172,15 @@ _AT_FIRST_USE = {
     "shares_memory": "inspection",
     "snapshot": "trees.api",
     "start": "transfers.api",
+    "to_arrow": "api",
+    "to_cupy": "api",
+    "to_jax": "api",
+    "to_list": "api",
+    "to_numpy": "api",
+    "to_pandas": "api",
+    "to_polars": "api",
+    "to_tensorflow": "api",
+    "to_torch": "api",
     "wrap": "functions.wrap",
     "wrap_module": "functions.modules",
 }
@@ -222,8 +236,3 @@ def _unwritten(public: Any) -> Any:
     if not isinstance(public, type):
         public.__dict__["autograph_info__"] = None
     return public
-
-
-for _name in __all__:
-    if _name not in _AT_FIRST_USE:
-        _unwritten(globals()[_name])

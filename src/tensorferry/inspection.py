@@ -20,7 +20,7 @@ from .errors import (
     UnsupportedTypeError,
     validate_flags,
 )
-from .execution.calls import by_name
+from .execution.named_arguments import by_name
 from .execution.recipes import conversion_of
 from .execution.run import described, opening_for, prepare_described, prepare_unread
 from .execution.target import name_like_device

@@ -301,7 +301,7 @@ def test_a_lazy_tree_shows_its_header(tmp_path, monkeypatch):
     ferry.save({**state, "k" * 500: "v" * 500}, tmp_path / "a.npz")
     lazy = ferry.load(tmp_path / "a.npz", "torch", lazy=True)
     monkeypatch.setattr(
-        "tensorferry.files.loading.Source.tensor", lambda *_: pytest.fail("a tensor was made")
+        "tensorferry.files.source.Source.tensor", lambda *_: pytest.fail("a tensor was made")
     )
     shown = "'weight': float16[2, 3], 'epoch': 3, 'inner': {1}, 'names': list[1], …"
     assert repr(lazy) == f"<LazyTree of 6: {shown}>"

@@ -9,8 +9,8 @@ from tests.support import lives
 
 import tensorferry as ferry
 from tensorferry.backends import registry
+from tensorferry.backends.torch.bound import _ALONE
 from tensorferry.backends.torch.declared import CAST_ALIKE
-from tensorferry.backends.torch.quick import _ALONE
 from tensorferry.execution.run import verifying
 from tensorferry.host.numpy_dtypes import numpy_dtype
 

@@ -162,7 +162,7 @@ FAULTS = (
     ),
     Fault(
         "a transfer to the host is not waited for",
-        "backends.torch.quick",
+        "backends.torch.bound",
         "to_host: Callable[[Any], Any] = backend.tensor.cpu",
         'to_host: Callable[[Any], Any] = lambda x: x.to("cpu", non_blocking=True)',
         ("to_the_host_is_complete", "to_the_host_is_complete_without_blocking"),

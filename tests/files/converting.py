@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +45,7 @@ def write(path, arrays, **keywords):
     form = format_named(
         next(name for name, suffix in SUFFIXES.items() if path.name.endswith(suffix))
     )
-    form.write(replace(made, metadata=form.metadata_of(made)), path, Pump())
+    form.write(made._replace(metadata=form.metadata_of(made)), path, Pump())
     return path
 
 

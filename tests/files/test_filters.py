@@ -7,7 +7,6 @@ import pickle
 import re
 import sys
 from collections import OrderedDict, defaultdict
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ def held(tree, **keywords):
     found = iter(names(tree))
     named = relabel(tree, lambda ref: ref._replace(name=next(found)))
     tensors = contents(dict.fromkeys(names(tree), X)).tensors
-    return replace(Contents("memory", (), tensors, tree=named), **keywords)
+    return Contents("memory", (), tensors, tree=named)._replace(**keywords)
 
 
 def trainer():
@@ -286,7 +285,7 @@ def test_metadata_of_what_is_left_out_go_too():
         "title": "t", "by": "me@here", "me@here": "x", "g/b@": "empty",
     }  # fmt: skip
     others = {"g/text": NotTensor("an array of strings"), "g/text@x": NotTensor("an attribute")}
-    before = replace(contents(arrays, metadata=metadata), others=others)
+    before = contents(arrays, metadata=metadata)._replace(others=others)
     always = {"title", "by", "me@here"}
     kept = {
         "g/a/w": {"g/a/w@unit", "g/a@kind", "g@kind"},
@@ -329,9 +328,9 @@ def test_values_alone_and_tensors_only():
     assert list(select(before, exclude=["epoch"], tensors_only=True).tensors) == ["w"]
     after = select(before, include=["epoch"])
     assert (after.tensors, after.tree) == ({}, {"epoch": 1})
-    assert select(replace(before, tensors={}, tree=NOTHING), include=["*"]).tree == NOTHING
+    assert select(before._replace(tensors={}, tree=NOTHING), include=["*"]).tree == NOTHING
     with pytest.raises(ferry.FormatLimitError, match=r"^Nothing is left by exclude '\*'"):
-        select(replace(before, tensors={}, tree=3), exclude=["*"])
+        select(before._replace(tensors={}, tree=3), exclude=["*"])
 
 
 KEYS = st.sampled_from(["a", "b", "a.b", 0, 1, "1"])

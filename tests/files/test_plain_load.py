@@ -23,8 +23,8 @@ from tests import simulated
 from tests.support import TARGETS, address, survives
 
 import tensorferry as ferry
+from tensorferry.execution import run
 from tensorferry.files import loading
-from tensorferry.files import loading as source
 from tensorferry.files.base import stored as readers
 from tensorferry.host.free_memory import free_memory
 
@@ -175,7 +175,7 @@ def test_a_framework_takes_the_very_memory_that_was_read(to, tmp_path, monkeypat
             read.append(address(array))
             yield array
 
-    monkeypatch.setattr("tensorferry.files.loading.read_ahead", watched)
+    monkeypatch.setattr("tensorferry.files.source.read_ahead", watched)
     save_file(
         {"a": np.ones(5, "float32"), "b": np.ones(1 << 20, "float32")}, tmp_path / "a.safetensors"
     )
@@ -253,7 +253,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, monkeypatch)
         with path.open("ab") as file:
             file.write(b"x")
 
-    monkeypatch.setattr("tensorferry.files.loading.read_ahead", changed)
+    monkeypatch.setattr("tensorferry.files.source.read_ahead", changed)
     with pytest.raises(ferry.FileFormatError, match="has changed since it was opened"):
         ferry.load(path)
 
@@ -269,7 +269,7 @@ def test_a_file_that_is_cut_off_meanwhile_is_an_error(threads, tmp_path, monkeyp
         yield from readers.read_ahead(tensors, most)
 
     monkeypatch.setattr(readers, "processor_count", lambda: threads)
-    monkeypatch.setattr("tensorferry.files.loading.read_ahead", cut)
+    monkeypatch.setattr("tensorferry.files.source.read_ahead", cut)
     with pytest.raises(ferry.FileFormatError, match="has changed since it was opened"):
         ferry.load(path)
 
@@ -298,7 +298,7 @@ def test_more_than_the_free_memory_is_refused_before_it_is_read(
     free(4096 * 8 - 1)
     with monkeypatch.context() as patched:
         patched.setattr(
-            "tensorferry.files.loading.read_ahead", lambda *_: pytest.fail("it was read")
+            "tensorferry.files.source.read_ahead", lambda *_: pytest.fail("it was read")
         )
         with pytest.raises(
             ferry.NotEnoughMemoryError, match=r"takes 32\.1 KiB of memory .* 32 KiB are free"
@@ -499,7 +499,7 @@ def test_tensors_that_no_plan_converts_are_refused_together_before_any_is_read(
     )
     with monkeypatch.context() as patched:
         patched.setattr(
-            "tensorferry.files.loading.read_ahead", lambda *_: pytest.fail("it was read")
+            "tensorferry.files.source.read_ahead", lambda *_: pytest.fail("it was read")
         )
         with pytest.raises(ferry.TreeError, match="3 tensors") as refused:
             ferry.load(tmp_path / "a.safetensors", "jax")
@@ -592,7 +592,7 @@ def test_no_plan_is_made_for_ordinary_tensors(tmp_path, monkeypatch, lazy):
     def noting(function):
         return lambda *given, **keywords: planned.append(given) or function(*given, **keywords)
 
-    monkeypatch.setattr(source, "convert", noting(source.convert))
+    monkeypatch.setattr(run, "convert", noting(run.convert))
     monkeypatch.setattr(loading, "prepare_described", noting(loading.prepare_described))
     found = ferry.load(path, "torch", lazy=lazy)
     for name, tensor in load_torch_file(path).items():

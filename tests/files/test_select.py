@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,7 +141,7 @@ def test_two_tensors_of_one_name_are_refused():
 def test_the_hint_for_a_tensor_without_a_name_gives_it_one(old):
     """Its code can be pasted."""
     held = contents()
-    held = replace(held, tensors={**held.tensors, old: held.tensors["mask"]})
+    held = held._replace(tensors={**held.tensors, old: held.tensors["mask"]})
     with pytest.raises(FormatLimitError, match=" would have no name") as caught:
         select(held, rename=[f"s#^{re.escape(old)}$##"])
     code, _, rest = caught.value.hint.partition(", or another name")
@@ -151,7 +150,7 @@ def test_the_hint_for_a_tensor_without_a_name_gives_it_one(old):
 
 def test_a_tensor_without_a_name_stays_or_gets_one():
     """Only a name that becomes empty is refused."""
-    nameless = replace(contents(), tensors={"": contents().tensors["mask"]}, tree=None)
+    nameless = contents()._replace(tensors={"": contents().tensors["mask"]}, tree=None)
     assert list(select(nameless).tensors) == [""]
     assert list(select(nameless, rename=["s/^$/mask/"]).tensors) == ["mask"]
     assert list(select(nameless, rename=["s/^$/mask/", "s/mask//"]).tensors) == [""]
@@ -225,7 +224,7 @@ def test_a_tree_follows():
 def test_only_attributes_go_with_their_tensor():
     """A tensor that has an @ in its name is nobody's."""
     others = {"model.w@tag": NotTensor("an attribute of a tensor"), "model.w@q": "Q8_0, quantised"}
-    before = replace(nested(), others=others)
+    before = nested()._replace(others=others)
     assert select(before, exclude=["model.w"]).others == {"model.w@q": "Q8_0, quantised"}
     assert select(before, include=["model.w"]).others == {"model.w@tag": "an attribute of a tensor"}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from ..core.generics import Generic, Protocol, TypeVar
 from ..core.signature import places_by
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from ..core.generics import TypeVar
 from . import registry
 
 if TYPE_CHECKING:
@@ -55,9 +56,14 @@ def untraced(function: Function) -> Function:
 
     At first, it is called by means of `shield`.
     """
-    _untraced.append(function)
     # torch.compile reads this attribute if it comes here before its tracer is kept out.
     function.__dict__["_torchdynamo_disable"] = True
+    with _lock:
+        _untraced.append(function)
+        # A module may be imported after tracers were kept out of what was there.
+        for backend in _shielded:
+            with registry.guard(backend.name):
+                backend.shield(function)
     return function
 
 

@@ -12,7 +12,7 @@ from ..backends import registry
 from ..core.leaf_dtypes import rule_of
 from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution import recipes, run
-from ..execution.calls import by_name
+from ..execution.named_arguments import by_name
 from ..execution.target import follow_quickly
 from ..hints import Hint
 from ..trees.api import call_for, targets_followed, targets_of

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..hints import Caller, Hint
+from .generics import Protocol
 from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -236,53 +237,42 @@ class Declaration(Protocol):
     @property
     def name(self) -> str:
         """Its canonical name."""
-        ...
 
     @property
     def module(self) -> str:
         """The module to import."""
-        ...
 
     @property
     def owns(self) -> tuple[str, ...]:
         """The top-level modules whose types belong to the framework."""
-        ...
 
     @property
     def imports(self) -> Mapping[str, str]:
         """For each module name that its snippets use, the import line."""
-        ...
 
     @property
     def capabilities(self) -> Capabilities:
         """What the framework can do."""
-        ...
 
     def __hash__(self) -> int:
         """By identity, because recipes are cached by their backends."""
-        ...
 
     def snippet(self, call: VerbCall, /) -> Code | str:
         """The code that a person would type for a verb. A text is an expression."""
-        ...
 
     def remark(self, info: TensorInfo, /) -> str:
         """A warning for the plan if such numbers are unexpected (counts of days, for example)."""
-        ...
 
     def device_facts(self, kind: str, /) -> DeviceFacts:
         """What the framework can do on a kind of device."""
-        ...
 
     def placement(self, device: object, /) -> Placement | None:
         """The placement in ``device=``, if it is the framework's object for that; else ``None``."""
-        ...
 
     def misfit(
         self, placement: Placement, shape: tuple[int, ...], /
     ) -> tuple[str, str | Hint] | None:
         """Why a tensor of this shape cannot have the placement, what to do; ``None`` if it can."""
-        ...
 
 
 class Declared:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownFrameworkError
+from .generics import TypeVar
 from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import hints
 from ..backends import fast_paths, registry, tracers
+from ..core.generics import TypeVar
 from ..core.request import COLUMN_KEYWORDS, LABEL_KEYWORDS, refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
+from .named_arguments import refuse_beyond
 from .recipes import conversion_as
 from .run import convert as convert_one
 from .target import known_like, name_like_device
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     LabelsBySource = Mapping[str, Labels | None]
 
-__all__ = ["by_name", "converts", "converts_to", "refuse_beyond"]
+__all__ = ["converts", "converts_to"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -76,29 +78,6 @@ def converts(function: Function) -> Function:
         return _convert_to(function, x, to, keywords)
 
     return cast("Function", conversion)
-
-
-def by_name(function: Function) -> Function:
-    """Decorate a function with keywords: its error for a position says which one was meant."""
-    taken = function.__code__.co_argcount
-
-    def named(*arguments: Any, **keywords: Any) -> Any:
-        if len(arguments) > taken:
-            refuse_beyond(function, arguments[:taken], arguments[taken:])
-        return function(*arguments, **keywords)
-
-    # `refuse_unknown` reads the names of the keywords from here.
-    named.__kwdefaults__ = function.__kwdefaults__
-    return cast("Function", wraps(function)(named))
-
-
-def refuse_beyond(
-    function: Callable[..., Any], by_position: tuple[Any, ...], beyond: tuple[Any, ...]
-) -> NoReturn:
-    """Raise for arguments `beyond` those given `by_position`, as a function takes them."""
-    from .positions import refuse_positions  # here, because only an error needs it
-
-    refuse_positions(function, by_position, beyond)
 
 
 def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .. import hints
 from ..backends import registry
-from ..execution.calls import by_name
+from ..execution.named_arguments import by_name
 from ..hints import Hint
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .conversion.convert import Report
     from .lazy import LazyTree
     from .load_plan import LoadPlan
-    from .loading import Source
+    from .source import Source
 
     Path = str | PathLike[str]
     Map = Table | Path | None
@@ -362,8 +362,8 @@ def _with_source(
     from ..errors import ConversionError, CopyRequiredError, validate_flags
     from .base.raw import is_on_server
     from .base.wording import several
-    from .loading import Source, target_of
     from .opening.paths import open_path, place_of
+    from .source import Source, target_of
 
     validate_flags(lazy=lazy, strict=strict, dequantize=dequantize)
     has_column_keywords = not nulls is ragged is pad is None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ..errors import FileFormatError
 from ..hints import Hint
 from .base.contents import Ref
-from .base.nesting import are_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from .base.raw import Fingerprint
-    from .loading import Source
+    from .source import Source
 
 __all__ = ["LazyReference", "LazyTree", "lazy_tree", "mapped_arrays"]
 
@@ -86,7 +85,10 @@ class LazyTree(Mapping[Any, Any]):
         return self._node if self._value is None else self._value
 
     def __getitem__(self, key: Any) -> Any:
-        return self._made(self._node[key], key)
+        node = self._node[key]
+        if type(node) is Ref:
+            return self._source.tensor(node.name)
+        return self._made(node, key)
 
     def __contains__(self, key: object) -> bool:
         return key in self._node and not self._source.is_left_out(self._node[key])
@@ -166,7 +168,9 @@ class LazyTree(Mapping[Any, Any]):
             ValueError: The file has been closed.
             ConversionError: A tensor cannot be converted.
         """
-        read = self._source.plain(self._whole, self._source.together(self._whole))
+        from .loading import together
+
+        read = self._source.plain(self._whole, together(self._source, self._whole))
         self._source.warn_of_what_is_left_out(self._whole)
         return read
 
@@ -204,6 +208,8 @@ class LazyTree(Mapping[Any, Any]):
         if isinstance(node, dict):
             return LazyTree(self._source, node, (*self._keys, *keys))
         if type(node) in (list, tuple):
+            from .base.nesting import are_plain  # here, because most trees are flat
+
             if are_plain(node):
                 return type(node)(node)
             return type(node)(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .base.stored import Stored
-    from .loading import Reading, Source
     from .ranges.runs import ByteRuns
+    from .source import Reading, Source
 
 __all__ = ["LoadPlan", "LoadedTensor", "plan_of"]
 

@@ -7,7 +7,6 @@ import mmap
 import os
 import tempfile
 import warnings
-from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
@@ -546,8 +545,8 @@ class ContentsMap(NamedTuple):
             for key, text in contents.metadata.items()
             if key.rpartition("@")[0] not in contents.tensors
         }
-        return replace(
-            contents, tensors=tensors, tree=None, metadata=with_block_kinds(metadata, kept)
+        return contents._replace(
+            tensors=tensors, tree=None, metadata=with_block_kinds(metadata, kept)
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import hints
@@ -62,7 +61,7 @@ def sliced(contents: Contents, slices: Any) -> Contents:
         if not box.is_whole(stored.shape):
             boxes[name] = stored.shape, box
             tensors[name] = cut(stored, box)
-    return replace(contents, tensors=SlicedTensors(tensors, boxes))
+    return contents._replace(tensors=SlicedTensors(tensors, boxes))
 
 
 def devices_by_name(

@@ -1,7 +1,7 @@
 """`NamedTuple`, as `typing` has it, for classes that a first call needs: made in a fifth of the time.
 
 That of `typing` compiles each annotation, to see that it is an expression, and a constructor for
-each class; here it is compiled for the first value of a class, as many classes have none in a
+each class; here it is compiled after some values of a class, as most classes have few or none in a
 process. Type checkers see the first too, and for them this is the one of `typing`. It is here
 because hints are the lowest values of all.
 """
@@ -21,6 +21,8 @@ else:
     from collections import _tuplegetter as _getter  # what `namedtuple` makes attributes of
 
     _new = tuple.__new__
+    _FEW = 12
+    """So many values of a class are made in the time in which its constructor is compiled."""
 
     def _constructor(owner: Any) -> Callable[..., Any]:
         """The `__new__` of a class, whose fields are names of a class body."""
@@ -96,7 +98,19 @@ else:
             fields = tuple(annotations)
             defaults = {field: body.pop(field) for field in fields if field in body}
 
+            last, left = tuple(defaults.values()), _FEW
+
             def first(kind: Any, /, *values: Any, **by_name: Any) -> Any:
+                nonlocal left
+                left -= 1
+                # A call that is wrong is left to the constructor, which says why.
+                if left >= 0 and len(values) <= len(fields):
+                    missing = len(fields) - len(values)
+                    if not by_name and missing <= len(last):
+                        return _new(kind, values + last[len(last) - missing :])
+                    given, others = {**defaults, **by_name}, fields[len(values) :]
+                    if by_name.keys() <= set(others) <= given.keys():
+                        return _new(kind, (*values, *map(given.__getitem__, others)))
                 _complete(owner)
                 return owner.__new__(kind, *values, **by_name)
 

@@ -98,7 +98,7 @@ def _find_address() -> Callable[[Array], int]:
         return read(id(array) + header).value
 
     probe = np.arange(24, dtype=np.int16)
-    probes = [probe, probe[5:], probe[::-3], probe.reshape(4, 6).T]
+    probes = [probe, probe[5::-3]]
     works = sys.implementation.name == "cpython" and all(
         fast(probe) == _slow_address(probe) for probe in probes
     )

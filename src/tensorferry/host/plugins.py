@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from ..core.generics import Generic, TypeVar
 from ..core.named_tuple import NamedTuple
 from ..errors import FrameworkNotInstalledError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import hints
 from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError, an, shown, validate_word
-from ..execution.calls import by_name
+from ..execution.named_arguments import by_name
 from ..execution.target import target_of
 from ..hints import Hint
 

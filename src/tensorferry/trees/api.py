@@ -15,7 +15,7 @@ from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
 from ..execution import recipes
-from ..execution.calls import by_name
+from ..execution.named_arguments import by_name
 from ..execution.run import described
 from ..execution.target import describe_like, follow_quickly, name_like_device, target_of
 from ..hints import Hint

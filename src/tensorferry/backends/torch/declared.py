@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ... import hints
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ABSTRACT",
     "AS_INTEGERS",
-    "BY_DEFAULT",
     "CAST_ALIKE",
     "DECLARED",
+    "LISTED",
+    "capabilities_by",
     "snippet",
     "snippet_with_a_warning",
     "whole_strides",
@@ -48,6 +50,12 @@ AS_INTEGERS = {
     "float8_e5m2fnuz": "uint8",
     "float8_e8m0fnu": "uint8",
 }
+
+LISTED = ORDINARY | {"bfloat16"}
+"""Dtypes for which PyTorch's `tolist` gives the exact numbers, with NaN's sign and payload.
+
+It does not for float8.
+"""
 
 
 def snippet(call: VerbCall) -> Code | str:
@@ -331,7 +339,9 @@ ABSTRACT: dict[str, tuple[str, str | Hint | None]] = {
 }
 
 
-def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
+@cache
+def capabilities_by(default: str, records: bool, traces: bool) -> Capabilities:
+    """The capabilities, by default dtype and by whether autograd and `torch.jit.trace` record."""
     return Capabilities(
         dtypes=Dtypes(
             held=ORDINARY | AS_INTEGERS.keys(),
@@ -371,17 +381,9 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
     )
 
 
-BY_DEFAULT = {
-    (name, records, traces): _capabilities(name, records, traces)
-    for name in ("float16", "bfloat16", "float32", "float64")
-    for records in (True, False)
-    for traces in (True, False)
-}
-"""The capabilities, by default dtype and by whether autograd and `torch.jit.trace` record."""
-
 DECLARED = Declared(
     "torch",
-    BY_DEFAULT["float32", True, False],
+    capabilities_by("float32", True, False),
     snippet,
     {"torch": "import torch", "ferry": "import tensorferry as ferry"},
     # (https://docs.pytorch.org/docs/stable/notes/mps.html; Metal has no 64-bit floats)

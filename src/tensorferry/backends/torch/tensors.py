@@ -28,8 +28,8 @@ from ..base import Backend, DeviceParts, kind_of_type
 from .declared import (
     ABSTRACT,
     AS_INTEGERS,
-    BY_DEFAULT,
     DECLARED,
+    capabilities_by,
     snippet,
     snippet_with_a_warning,
     whole_strides,
@@ -133,7 +133,7 @@ class TorchBackend(Backend):
     @property
     def capabilities(self) -> Capabilities:
         if not self.loaded:
-            return BY_DEFAULT["float32", True, False]
+            return DECLARED.capabilities
         return self.by_default[self.default_dtype(), self.is_recording(), self.is_tracing()]
 
     def devices(self) -> tuple[str, ...]:
@@ -697,7 +697,7 @@ class _ByDefault(dict[Any, "Capabilities"]):
 
     def __missing__(self, settings: tuple[Any, bool, bool]) -> Capabilities:
         dtype, records, traces = settings
-        defaults = BY_DEFAULT[self._names[dtype], records, traces]
+        defaults = capabilities_by(self._names[dtype], records, traces)
         # The first one that is kept, because those of equal settings must be the same object.
         return self.setdefault(settings, defaults.holding(self._dtypes))
 

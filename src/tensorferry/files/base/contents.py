@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -172,8 +171,7 @@ class Columns(ABC, dict[str, Any]):
         """These and those of another file."""
 
 
-# Tensors in files are not compared by values. `dataclass` would compile `__init__` in each process.
-@dataclass(init=False, repr=False, eq=False)
+# Tensors in files are not compared by values. `dataclass` takes as long as to import a module.
 class Contents:
     """The contents of a file or of a folder of shards.
 
@@ -234,6 +232,12 @@ class Contents:
         self.refuses = refuses
         self.own = {} if own is None else own
         self.columns = columns
+
+    def _replace(self, **fields: Any) -> Contents:
+        """The same with other values of some fields, as of a named tuple."""
+        return Contents(**{**vars(self), **fields})
+
+    __replace__ = _replace  # for `copy.replace`
 
     def __enter__(self) -> Self:
         return self

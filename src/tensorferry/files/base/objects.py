@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import UnsafeFileError
@@ -198,7 +197,7 @@ def in_plain_values(contents: Contents) -> Contents:
     # Other files than pickles have no objects, and their trees may be large.
     if not contents.asks_for or contents.tree is None:
         return contents
-    return replace(contents, tree=_plain(contents.tree, as_text=False))
+    return contents._replace(tree=_plain(contents.tree, as_text=False))
 
 
 def in_text(contents: Contents) -> tuple[Contents, dict[str, str]]:
@@ -207,7 +206,7 @@ def in_text(contents: Contents) -> tuple[Contents, dict[str, str]]:
         return contents, {}
     objects = objects_in(contents.tree)
     return (
-        replace(contents, tree=_plain(contents.tree, as_text=True)) if objects else contents
+        contents._replace(tree=_plain(contents.tree, as_text=True)) if objects else contents
     ), objects
 
 

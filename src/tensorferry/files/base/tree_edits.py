@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -291,6 +290,6 @@ def with_scalars(contents: Contents) -> Contents:
             now.append(Ref(name, "scalar"))
             tensors[name] = InMemory(np.asarray(leaf), dtype, ("scalar", name))
     again = iter(now)
-    return replace(
-        contents, tensors=tensors, tree=relabel(contents.tree, lambda _: next(again), _LEAVES)
+    return contents._replace(
+        tensors=tensors, tree=relabel(contents.tree, lambda _: next(again), _LEAVES)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import FileFormatError, FormatLimitError
@@ -85,7 +84,7 @@ def unpack(contents: Contents) -> Contents:
     if ties is None and tree is None and not aliases:
         return contents
     metadata = {name: value for name, value in metadata.items() if name not in aliases}
-    unpacked = replace(contents, tensors=tensors, metadata=metadata)
+    unpacked = contents._replace(tensors=tensors, metadata=metadata)
     if tree is not None:
         from .tree_json import decode
 
@@ -114,7 +113,7 @@ def unpacked(contents: Contents) -> Contents:
     own = {key: text for key, text in contents.metadata.items() if key in (TREE, TIES)}
     rest = {key: text for key, text in contents.metadata.items() if key not in own}
     if own:
-        return replace(unpack(replace(contents, metadata=own)), metadata=rest)
+        return unpack(contents._replace(metadata=own))._replace(metadata=rest)
     return contents
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cache, lru_cache, partial
 from glob import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -387,8 +386,8 @@ def select(
         carried, {mapping.get(name, name): tensor_blocks for name, tensor_blocks in blocks.items()}
     )
     own = {key: text for key, text in contents.own.items() if key in carried and key not in given}
-    chosen = replace(
-        contents, tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own
+    chosen = contents._replace(
+        tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own
     )
     refuse_demands(chosen)
     return chosen
@@ -500,7 +499,7 @@ def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
             )
         stored = contents.tensors[name]
         tensors[name] = made.setdefault(stored.key, format_.dequantised(stored, noted, name))
-    return replace(contents, tensors=tensors, metadata=with_block_kinds(contents.metadata, {}))
+    return contents._replace(tensors=tensors, metadata=with_block_kinds(contents.metadata, {}))
 
 
 def _kept(

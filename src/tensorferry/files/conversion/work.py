@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -410,7 +410,7 @@ def write_index(layout: Layout, folder: Path) -> str:
     # What belongs to a file of the format is in each shard. Other writers have it not in the index.
     carried = form.metadata_of(layout.contents).items()
     strings = {key: text for key, text in carried if key not in form.own_metadata}
-    contents = replace(layout.contents, metadata=strings)
+    contents = layout.contents._replace(metadata=strings)
     text = index_text(contents, dict(zip(layout.names, layout.pieces, strict=True)))
     (folder / name).write_text(text, "utf-8")
     return name

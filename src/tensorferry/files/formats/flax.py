@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -117,7 +116,7 @@ class Flax(Format):
             return Ref(name, "tensor" if stored.shape else ref.kind)
 
         tree = relabel(tree, label)
-        return replace(contents, tensors=tensors, tree=tree), form.changed
+        return contents._replace(tensors=tensors, tree=tree), form.changed
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         with path.open("xb") as file:

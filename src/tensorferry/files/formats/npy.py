@@ -6,7 +6,6 @@ https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...core.dtypes import DTYPES
@@ -174,7 +173,7 @@ def _strings(contents: Contents) -> bytes:
     """The strings after the array; empty without a name and with a dtype of NumPy."""
     ((name, stored),) = contents.tensors.items()
     lone = contents.tree == _LONE and name == _LONE.name
-    strings = pack(replace(contents, tree=None) if lone else contents)
+    strings = pack(contents._replace(tree=None) if lone else contents)
     if not lone and (contents.tree is None or name != _LONE.name):
         strings[arrays.NAME] = name
     return arrays.trailer(strings | arrays.dtype_string(stored.dtype))

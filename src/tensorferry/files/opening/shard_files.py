@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ... import hints
@@ -218,7 +218,7 @@ def untied(contents: Contents, format: Format, ties: str) -> Contents:  # noqa: 
         name: Repeated(stored, name) if name in further else stored
         for name, stored in contents.tensors.items()
     }
-    return replace(contents, tensors=tensors)
+    return contents._replace(tensors=tensors)
 
 
 def repeated(contents: Contents) -> dict[str, str]:
@@ -257,7 +257,7 @@ def pieces(contents: Contents, shards: int | None, format: Format | None = None)
     else:
         metadata = format.metadata_of(contents)
     if shards is None:
-        whole = replace(contents, metadata=dict(metadata))
+        whole = contents._replace(metadata=dict(metadata))
         return [whole if format is None else format.as_held(whole)]
     pack(contents)
     ties = contents.ties
@@ -270,7 +270,7 @@ def pieces(contents: Contents, shards: int | None, format: Format | None = None)
     for name, stored in contents.tensors.items():
         groups.setdefault(group_of[ties.get(name, name)], {})[name] = stored
     parts: Iterable[dict[str, Stored]] = groups.values() or [{}]
-    return [replace(contents, tensors=group, tree=None, metadata=dict(metadata)) for group in parts]
+    return [contents._replace(tensors=group, tree=None, metadata=dict(metadata)) for group in parts]
 
 
 def _by_file(tensors: Mapping[str, Stored]) -> dict[str, Hashable]:

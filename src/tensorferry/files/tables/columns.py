@@ -6,7 +6,6 @@ import os
 import re
 from contextlib import closing, suppress
 from copy import copy
-from dataclasses import replace
 from functools import cached_property, partial
 from glob import escape
 from math import prod
@@ -687,4 +686,4 @@ def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
     labels = iter(names)
     tree = relabel(nested, lambda _: Ref(next(labels)), Leaf)
     flat = contents.tree is None and is_flat(tree, names)
-    return replace(contents, tensors=tensors, others=others, tree=None if flat else tree)
+    return contents._replace(tensors=tensors, others=others, tree=None if flat else tree)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -219,7 +218,7 @@ def restored(contents: Contents) -> Contents:
         for place, node in there.items()
         if isinstance(node, Ref)
     }
-    return replace(contents, tensors=tensors, metadata=metadata, tree=tree)
+    return contents._replace(tensors=tensors, metadata=metadata, tree=tree)
 
 
 def kind_of(node: Any) -> str | None:
