@@ -14,7 +14,6 @@ from ...host.numpy_dtypes import numpy_dtype
 from ..base.stored import BLOCK_BYTES, Packed, Stored, View, chunks
 from ..ranges.requests import REQUEST_BYTES
 from .reading import read_remote
-from .transport import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -127,7 +126,7 @@ class RemoteTensor(Stored):
             if held is not None:
                 return np.frombuffer(held, np.uint8)
             found = np.empty(last - first, np.uint8)
-            fetch(file.place, first, [found.data])
+            file.place.fetch(first, [found.data])
             return found
 
         for found in _ahead(read, range(start, stop, step)):
