@@ -8,7 +8,7 @@ from tests.files.servers import chain
 from tests.files.test_storage import opened_elsewhere, positions, run, same, tree
 
 import tensorferry as ferry
-from tensorferry.files.remote import uploads
+from tensorferry.files.conversion import uploads
 
 s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed: pip install tensorferry[s3]")
 moto_server = pytest.importorskip("moto.server", reason="moto is not installed")

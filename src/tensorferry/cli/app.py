@@ -33,12 +33,6 @@ __all__ = ["add_commands", "app"]
 _Paths = Annotated[
     list[Path],
     typer.Argument(
-        readable=False, metavar="PATH", help="Files, folders of shards, or their index.json."
-    ),
-]
-_PathsOrUrls = Annotated[
-    list[Path],
-    typer.Argument(
         parser=path_or_url,
         metavar="PATH",
         help="Files, folders of shards, or their index.json.",
@@ -86,7 +80,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def inspect(
-    paths: _PathsOrUrls,
+    paths: _Paths,
     every: Annotated[
         bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")
     ] = False,
@@ -126,12 +120,14 @@ def check(
         ),
     ] = False,
     allow: _Allow = None,
+    storage_option: _StorageOption = None,
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
     """What is wrong with files: checksums, places, lengths, shards that do not fit their index."""
     from .process import run
 
+    paths, _ = files_or_urls(paths, storage_option)
     raise typer.Exit(
         run(
             "check",

@@ -516,8 +516,10 @@ def save(
         ValueError: There is no format named `to`, `shard` is not a size, or `path` with it has the
             name of one file; or `ties` is neither of the two.
         OSError: The file cannot be written.
-        FileFormatError: The name of the file does not say which format to write; or `path` is a
-            URL, and the hint is the code that uploads a file.
+        FileFormatError: The name of the file does not say which format to write; or `path` is
+            another URL, and the hint is the code that uploads a file; or `storage_options` are for
+            no URL.
+        FrameworkNotInstalledError: The file system of a URL is not installed.
         OutputExistsError: The file exists already.
         FormatLimitError: The format cannot hold a dtype, a structure or a value, or
             ``ties="alias"``; or the name of the file is that of another format. Nothing is written.
@@ -540,7 +542,7 @@ def save(
 
     url = url_of_target(path, storage_options)
     if url is not None:
-        from .remote.uploads import uploaded  # here, because most files are on this machine
+        from .conversion.uploads import uploaded  # here, because most files are on this machine
 
         asked: dict[str, Any] = {"to": to, "metadata": metadata, "shard": shard, "ties": ties}
         asked |= {"verify": verify, "overwrite": overwrite, "unknown": unknown}

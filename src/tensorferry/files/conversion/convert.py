@@ -322,7 +322,7 @@ def convert_files(
 
 def _uploaded(paths: tuple[str, ...], asked: dict[str, Any]) -> Report:
     """Convert into a temporary file, which is uploaded; `asked` is what `convert_files` was given."""
-    from ..remote.uploads import uploaded  # here, because most targets are on this machine
+    from .uploads import uploaded  # here, because most targets are on this machine
 
     target, options = asked.pop("target"), asked.pop("storage_options")
 

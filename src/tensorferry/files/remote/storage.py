@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,8 +30,10 @@ __all__ = [
     "stored_file",
 ]
 
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
-"""The extra that has what a scheme needs; of others, fsspec knows the package."""
+_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
+"""What has the file systems of these schemes, with fsspec; of others, fsspec knows the package."""
+_PUBLIC = {"s3fs": '{"anon": True}', "gcsfs": '{"token": "anon"}'}
+"""Options by which what is public is read without credentials."""
 _TAGS = ("ETag", "etag", "generation", "VersionId", "version_id", "md5Hash", "sha")
 """What file systems call a name of a file's version, the best first."""
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "modified", "modify")
@@ -217,9 +220,7 @@ def _refuse_failed(failed: Exception, address: StorageAddress) -> NoReturn:
     if isinstance(failed, FileExistsError):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), shown)
     if "Credential" in kind or isinstance(failed, PermissionError):
-        public = {"s3": '{"anon": True}', "gcs": '{"token": "anon"}'}.get(
-            _EXTRAS.get(address.scheme, "")
-        )
+        public = _PUBLIC.get(_PACKAGES.get(address.scheme, ""))
         what = "it is not given without other credentials"
         if public is not None:
             what += f". Hint: storage_options={public} reads what is public"
@@ -228,7 +229,7 @@ def _refuse_failed(failed: Exception, address: StorageAddress) -> NoReturn:
         raise FileFormatError(
             f"{shown}: the file system of {address.scheme}:// takes no such storage_options as "
             f"{named(sorted(map(str, address.options)))}.",
-            f"its class is fsspec.get_filesystem_class({address.scheme!r}), whose help has them",
+            "other storage_options; the documentation of its file system has them",
         )
     raise OSError(errno.EIO, f"the file system of {address.scheme}:// fails ({kind})", shown)
 
@@ -356,10 +357,10 @@ def _class_of(scheme: str) -> Any:
         FrameworkNotInstalledError: fsspec, or the package that has it, is not installed.
     """
     try:
-        from fsspec.registry import get_filesystem_class, known_implementations, registry
+        found = importlib.import_module("fsspec.registry")
     except ImportError:
-        _refuse_absent(scheme, "fsspec", _EXTRAS.get(scheme, "remote"))
-    if scheme not in known_implementations and scheme not in registry:
+        _refuse_absent(scheme, _PACKAGES.get(scheme, "fsspec"))
+    if scheme not in found.known_implementations and scheme not in found.registry:
         raise FileFormatError(
             f"{scheme}:// is no kind of URL that is read: http://, https://, hf:// and file:// are, "
             "and those for which fsspec has a file system, such as s3://, gs:// and memory://.",
@@ -372,17 +373,16 @@ def _class_of(scheme: str) -> Any:
         )
     failed: ImportError
     try:
-        return get_filesystem_class(scheme)
+        return found.get_filesystem_class(scheme)
     except ImportError as error:
         failed = error
-    missing = getattr(failed.__cause__, "name", None) or "the package"
-    return _refuse_absent(scheme, missing.partition(".")[0], _EXTRAS.get(scheme))
+    missing = str(getattr(failed.__cause__, "name", None) or "fsspec[full]")
+    return _refuse_absent(scheme, _PACKAGES.get(scheme, missing.partition(".")[0]))
 
 
-def _refuse_absent(scheme: str, package: str, extra: str | None) -> NoReturn:
-    wanted = package if extra is None else f'"tensorferry[{extra}]"'
+def _refuse_absent(scheme: str, package: str) -> NoReturn:
     raise FrameworkNotInstalledError(
-        f"{scheme}:// needs {package}, which is not installed.", f"pip install {wanted}"
+        f"{scheme}:// needs {package}, which is not installed.", f"pip install {package}"
     )
 
 

@@ -68,6 +68,12 @@ class RemoteTensor(Stored):
         """See `Stored.alike`."""
         return RemoteTensor(other)  # type: ignore[arg-type]
 
+    @property
+    def has_checksum(self) -> bool:
+        """Whether its file has one, which is compared when it is read in blocks."""
+        record: Record | None = getattr(self.held, "record", None)
+        return record is not None and record.crc is not None
+
     def header_span(self) -> tuple[RemoteFile, int, int] | None:
         """The local header of its member, if it is in an archive and that has not been read."""
         region: Any = getattr(self.held, "region", None)

@@ -13,13 +13,14 @@ from ... import hints
 from ...errors import FormatLimitError, OutputExistsError
 from ...hints import Hint
 from ..base.urls import refuse_target
-from .files import RemoteFile
-from .storage import StorageAddress, StoragePlace, address_in, made_system
+from ..remote.files import RemoteFile
+from ..remote.storage import StoragePlace, address_in, made_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..conversion.convert import Report
+    from ..remote.storage import StorageAddress
+    from .convert import Report
 
 __all__ = ["uploaded"]
 
