@@ -477,7 +477,7 @@ def test_a_check_reads_headers_and_with_values_everything(counted, tmp_path, suf
     done = run("check", "--json", url)
     assert done.exit_code == 0, done.output
     read = sum(stop - start for _, start, stop in counted.asked)
-    assert read < os.path.getsize(local) / 2
+    assert read < local.stat().st_size / 2
     notes = [each["message"] for each in json.loads(done.output)["files"][0]["findings"]]
     assert [("checksums are compared" in note) for note in notes] == [True] * (suffix == "npz")
     held["layer.1"][3, 4] = np.nan
@@ -499,3 +499,32 @@ def test_a_check_tells_what_is_wrong_with_a_header(counted):
     done = run("check", "counted://b/m.safetensors")
     assert done.exit_code == 1, done.output
     assert "counted://b/m.safetensors" in done.output.replace("\n", "")
+
+
+# -- tables of weights -----------------------------------------------------------------------------
+
+
+def test_tables_are_about_urls_too(counted, tmp_path):
+    """From headers alone, or by values where those are needed; a part of what is made, by its bytes."""
+    source, target = "counted://b/a.safetensors", "counted://b/b.safetensors"
+    held = {"layer.0": tree()["layer.0"], "bias": tree()["bias"]}
+    put(counted(), source, tmp_path, held)
+    put(counted(), target, tmp_path, {"x": held["layer.0"].T.copy(), "y": held["bias"]})
+    table = tmp_path / "table.toml"
+    counted.asked.clear()
+    done = run("map", "infer", source, target, "-o", table, "--storage-option", f"key={SECRET}")
+    assert done.exit_code == 0, done.output
+    assert sum(stop - start for _, start, stop in counted.asked) > 2 * held["layer.0"].nbytes
+    assert ferry.WeightMap.read(table).rules
+    counted.asked.clear()
+    for words in (
+        ["check", table, source, "--against", target],
+        ["explain", table, source],
+        ["invert", table, source],
+    ):
+        done = run("map", *words)
+        assert done.exit_code == 0, done.output
+    assert {each[1:] for each in counted.asked} == {(0, 64 << 10)}
+    wanted = held["layer.0"].T[7:9]
+    found = ferry.load(source, map=table, names=["x"], slices={"x": np.s_[7:9]})["x"]
+    np.testing.assert_array_equal(found, wanted)

@@ -19,7 +19,7 @@ from .completion import words
 from .maps import app as maps
 from .maps import dims_of
 from .outcome import unknown_word
-from .usage import Command, CommandGroup, files_or_urls, path_or_url
+from .usage import Command, CommandGroup, StorageOption, files_or_urls, path_or_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,13 +49,6 @@ _Json = Annotated[
     bool,
     typer.Option(
         "--json", help="Print JSON on stdout (docs/reference/files-schema.json describes it)."
-    ),
-]
-_StorageOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="For URLs: an option of fsspec's file system, such as anon=true; VALUE is JSON or a string.",
     ),
 ]
 _Words = list[str] | None
@@ -92,7 +85,7 @@ def inspect(
         ),
     ] = False,
     allow: _Allow = None,
-    storage_option: _StorageOption = None,
+    storage_option: StorageOption = None,
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
@@ -120,7 +113,7 @@ def check(
         ),
     ] = False,
     allow: _Allow = None,
-    storage_option: _StorageOption = None,
+    storage_option: StorageOption = None,
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
@@ -189,7 +182,7 @@ def diff(
         ),
     ] = False,
     allow: _Allow = None,
-    storage_option: _StorageOption = None,
+    storage_option: StorageOption = None,
     json: _Json = False,
 ) -> None:
     """What differs between two files: names, dtypes, shapes, bits, each tensor's largest |a-b|."""
@@ -359,7 +352,7 @@ def convert(
         str | None,
         _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system."),
     ] = None,
-    storage_option: _StorageOption = None,
+    storage_option: StorageOption = None,
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:

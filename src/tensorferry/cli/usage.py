@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["CONTRADICTIONS", "Command", "CommandGroup", "files_or_urls", "path_or_url"]
+__all__ = [
+    "CONTRADICTIONS",
+    "Command",
+    "CommandGroup",
+    "StorageOption",
+    "files_or_urls",
+    "path_or_url",
+]
 
 CONTRADICTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "convert": [
@@ -35,6 +42,15 @@ _WIDEST = 100
 """Help is prose, and hard to read in longer lines."""
 _UsageError: Any = typer.BadParameter.__base__
 _ClickError: Any = _UsageError.__base__
+
+
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="For URLs: an option of fsspec's file system, such as anon=true; VALUE is JSON or a string.",
+    ),
+]
 
 
 def path_or_url(given: str) -> Path:
