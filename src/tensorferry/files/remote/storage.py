@@ -144,7 +144,7 @@ class StoragePlace(RemotePlace):
             FileFormatError: It has changed.
             OSError: As for `fetch`.
         """
-        version = self.tried(_versions.get(self.address.scheme, _compared), self.address)
+        version: _Version = self.tried(_versions.get(self.address.scheme, _compared), self.address)
         if not version.is_folder:
             self.check(version.pin)
             # The process is beside it: a connection of a parent is its own.
