@@ -88,7 +88,7 @@ def files_or_urls(
     return places, options
 
 
-def _place(given: Path, options: dict[str, Any]) -> Path:
+def _place(given: object, options: dict[str, Any]) -> Path:
     from ..errors import ConversionError
     from ..files.base.urls import url_told
     from ..files.opening.paths import place_of
@@ -96,12 +96,12 @@ def _place(given: Path, options: dict[str, Any]) -> Path:
     try:
         return place_of(given, "", options)
     except (ConversionError, OSError) as error:
-        if not isinstance(given, str):
+        if isinstance(given, Path):
             return given
         from ..files.remote.files import RemoteFile
         from ..files.remote.pins import RefusedPlace
 
-        return RemoteFile(RefusedPlace(url_told(given), error))  # type: ignore[return-value]
+        return RemoteFile(RefusedPlace(url_told(str(given)), error))  # type: ignore[return-value]
 
 
 def _storage_options(words: Iterable[str] | None) -> dict[str, Any]:
