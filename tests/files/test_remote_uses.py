@@ -193,3 +193,41 @@ def test_each_process_asks_for_its_shards(tmp_path):
     pytest.importorskip("torch")
     root = str(Path(__file__).parents[2])
     lives(SHARDS, root, str(tmp_path), XLA_FLAGS="--xla_force_host_platform_device_count=8")
+
+
+# -- storage_options -------------------------------------------------------------------------------
+
+
+def test_headers_go_to_the_server_that_the_url_names(model):
+    """And to no other that it sends the request on to; in no message, and in the pickle of a reference."""
+    options = {"headers": {"X-Token": "SECRET"}}
+    with serving() as other:
+        other.behave = lambda handler: handler.answer(302, {"Location": model.url()}) or True
+        lazy = ferry.load(other.url(), lazy=True, storage_options=options)
+        assert "SECRET" not in f"{lazy!r}{lazy.reference()!r}"
+        same(lazy.reference().open().read(), tree())
+        assert other.asked[0].headers["X-Token"] == "SECRET"
+    assert not any("X-Token" in each.headers for each in model.asked)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"token": "SECRET"},
+        {"headers": "SECRET"},
+        {"headers": {"X-Token": "SECRET\r\nX-Other: 1"}},
+        {"headers": {"X Token": "SECRET"}},
+        {"headers": {"X-Token": 3}, "SECRET": 1},
+    ],
+)
+def test_options_that_no_server_gets(model, options):
+    with pytest.raises(ferry.FileFormatError, match="have headers only") as caught:
+        ferry.open(model.url(), storage_options=options)
+    assert "SECRET" not in chain(caught.value)
+    assert not model.asked
+
+
+def test_the_hub_takes_no_options():
+    with pytest.raises(ferry.FileFormatError, match="HF_TOKEN") as caught:
+        ferry.open("hf://org/model", storage_options={"token": "SECRET"})
+    assert "SECRET" not in chain(caught.value)

@@ -7,7 +7,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ... import hints
 from ...errors import FormatLimitError, OutputExistsError
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ..remote.storage import StorageAddress
-    from .convert import Report
 
 __all__ = ["uploaded"]
 
+_Report = TypeVar("_Report")
 _AT_ONCE = ("s3", "s3a", "gs", "gcs", "memory")
 """Schemes whose file systems show a file when all of it is there, and not before."""
 _PART_BYTES = 16 << 20
@@ -35,12 +35,12 @@ _INDEX = ".index.json"
 def uploaded(
     url: str,
     options: Mapping[str, Any] | None,
-    write: Callable[[Path], Report],
+    write: Callable[[Path], _Report],
     *,
     sources: Iterable[object] = (),
     overwrite: bool = False,
     dry_run: bool = False,
-) -> Report:
+) -> _Report:
     """Write a file into a temporary folder, and upload it.
 
     Of a folder of shards, the index is uploaded last: before it is there, nobody reads the shards.
@@ -48,7 +48,7 @@ def uploaded(
     Args:
         url: Where to.
         options: What the file system is made with.
-        write: What writes a file, or a folder of shards, to a path.
+        write: What writes a file, or a folder of shards, to a path, and gives a report of it.
         sources: What is read, which must not be the target.
         overwrite: Whether to replace what exists; a folder is never replaced.
         dry_run: Whether nothing is written and uploaded.
@@ -91,8 +91,10 @@ def uploaded(
             target.put_folder(place, sorted(names.values(), key=_index_last))
         elif not dry_run:
             target.put(place, address, overwrite=overwrite)
-    written = tuple(told.get(path, path) for path in report.written)
-    return replace(report, target=address.shown, written=written)
+    found: Any = report
+    written = tuple(told.get(path, path) for path in found.written)
+    result: _Report = replace(found, target=address.shown, written=written)
+    return result
 
 
 def _names_in(folder: Path) -> list[str]:
