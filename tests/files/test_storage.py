@@ -203,6 +203,8 @@ def test_what_cannot_be_pinned_is_said(counted, tmp_path):
     assert "only its size" in str(plan)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_forked_process_has_a_file_system_of_its_own(counted, tmp_path):
     url = "counted://b/m.safetensors"
     put(counted(), url, tmp_path)

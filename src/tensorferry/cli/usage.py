@@ -54,10 +54,8 @@ StorageOption = Annotated[
 
 
 def path_or_url(given: str) -> Path:
-    """An argument as it was typed: a URL stays a string, and is not asked for yet."""
-    from ..files.remote.addresses import is_url
-
-    return given if is_url(given) else Path(given)  # type: ignore[return-value]
+    """An argument as it was typed: what may be a URL stays a string, and is not asked for yet."""
+    return given if "://" in given else Path(given)  # type: ignore[return-value]
 
 
 def files_or_urls(
