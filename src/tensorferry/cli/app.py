@@ -19,7 +19,7 @@ from .completion import words
 from .maps import app as maps
 from .maps import dims_of
 from .outcome import unknown_word
-from .usage import Command, CommandGroup, file_or_url
+from .usage import Command, CommandGroup, StorageOption, files_or_urls, path_or_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,13 +33,7 @@ __all__ = ["add_commands", "app"]
 _Paths = Annotated[
     list[Path],
     typer.Argument(
-        readable=False, metavar="PATH", help="Files, folders of shards, or their index.json."
-    ),
-]
-_PathsOrUrls = Annotated[
-    list[Path],
-    typer.Argument(
-        parser=file_or_url,
+        parser=path_or_url,
         metavar="PATH",
         help="Files, folders of shards, or their index.json.",
     ),
@@ -79,7 +73,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def inspect(
-    paths: _PathsOrUrls,
+    paths: _Paths,
     every: Annotated[
         bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")
     ] = False,
@@ -91,12 +85,14 @@ def inspect(
         ),
     ] = False,
     allow: _Allow = None,
+    storage_option: StorageOption = None,
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
     """What files hold, from their headers: no data is read, unless asked for, and no code run."""
     from .process import run
 
+    paths, _ = files_or_urls(paths, storage_option)
     arguments = {
         "paths": paths,
         "every": every,
@@ -117,12 +113,14 @@ def check(
         ),
     ] = False,
     allow: _Allow = None,
+    storage_option: StorageOption = None,
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
     """What is wrong with files: checksums, places, lengths, shards that do not fit their index."""
     from .process import run
 
+    paths, _ = files_or_urls(paths, storage_option)
     raise typer.Exit(
         run(
             "check",
@@ -140,14 +138,14 @@ def diff(
     a: Annotated[
         Path,
         typer.Argument(
-            parser=file_or_url,
+            parser=path_or_url,
             metavar="A",
             help="A file, a folder of shards, or its index.json.",
         ),
     ],
     b: Annotated[
         Path,
-        typer.Argument(parser=file_or_url, metavar="B", help="Another, of any format."),
+        typer.Argument(parser=path_or_url, metavar="B", help="Another, of any format."),
     ],
     tolerance: Annotated[
         float | None,
@@ -184,6 +182,7 @@ def diff(
         ),
     ] = False,
     allow: _Allow = None,
+    storage_option: StorageOption = None,
     json: _Json = False,
 ) -> None:
     """What differs between two files: names, dtypes, shapes, bits, each tensor's largest |a-b|."""
@@ -199,6 +198,7 @@ def diff(
         "table": map_,
         "dims": dims_of(dim),
     }
+    (a, b), _ = files_or_urls((a, b), storage_option)
     raise typer.Exit(command.run(a, b, **arguments, allow=allow or (), as_json=json))
 
 
@@ -206,7 +206,7 @@ def convert(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            parser=file_or_url,
+            parser=path_or_url,
             metavar="IN",
             help="A file, a folder of shards, its index.json, or several files.",
         ),
@@ -214,7 +214,9 @@ def convert(
     target: Annotated[
         Path,
         typer.Argument(
-            readable=False, metavar="OUT", help="The file to write, or with --shard the folder."
+            parser=path_or_url,
+            metavar="OUT",
+            help="The file to write, or with --shard the folder.",
         ),
     ],
     to: Annotated[
@@ -350,6 +352,7 @@ def convert(
         str | None,
         _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system."),
     ] = None,
+    storage_option: StorageOption = None,
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
@@ -362,8 +365,9 @@ def convert(
     from .process import run
 
     def split(size: str) -> object:
+        place = Path(target)  # of a URL too: only the name is looked at
         return shards_of(
-            target, format_for(target) if to is None else format_named(to), size, several=False
+            place, format_for(place) if to is None else format_named(to), size, several=False
         )
 
     _validate(overflow, OVERFLOWS, "--overflow")
@@ -404,6 +408,7 @@ def convert(
         "engine": engine,
         "part": None if part is None else _part(part),
     }
+    sources, options["storage_options"] = files_or_urls(sources, storage_option, target)
     arguments = {"sources": sources, "target": target, "options": options, "as_json": json}
     raise typer.Exit(run("convert", sources, in_process=in_process, **arguments))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 import re
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
@@ -374,6 +375,7 @@ def _as_data(status: Status, brought: list[Plugin], examination: Examination) ->
         "platform": platform.platform(),
         "extension": HAS_EXTENSION,
         "frameworks": {name: framework._asdict() for name, framework in status.items()},
+        "file_systems": file_systems(),
         "plugins": [plugin._asdict() for plugin in brought],
         "pairs": [pair.to_dict() for pair in examination.pairs],
         "layouts": [layout for row in examination.layouts for layout in row.to_dicts()],
@@ -442,6 +444,32 @@ def plugins() -> list[Plugin]:
     return [plugin for group in groups for plugin in group.plugins()]
 
 
+_FILE_SYSTEMS = {"fsspec": "remote", "s3fs": "s3", "gcsfs": "gcs"}
+"""The packages that have file systems for URLs, and the extras that install them."""
+
+
+def file_systems() -> dict[str, str | None]:
+    """The versions of the packages that have file systems for URLs; ``None`` if one is not installed."""
+    found: dict[str, str | None] = {}
+    for package in _FILE_SYSTEMS:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def _file_systems_told() -> str:
+    found = file_systems()
+    there = [f"{package} {number}" for package, number in found.items() if number is not None]
+    absent = [
+        f'{package} is not installed: pip install "tensorferry[{_FILE_SYSTEMS[package]}]"'
+        for package, number in found.items()
+        if number is None
+    ]
+    return "; ".join([", ".join(there) or "none", *absent])
+
+
 def is_broken(framework: ferry.FrameworkStatus) -> bool:
     """Whether a framework is installed, but its import fails."""
     return framework.error is not None and not framework.error.endswith("is not installed.")
@@ -474,6 +502,8 @@ def _print(status: Status, brought: list[Plugin], examination: Examination) -> N
     prose(f"Python numbers are read {_READ_BY[HAS_EXTENSION]}")
     prose()
     print_frameworks(status)
+    prose()
+    prose(f"URLs of object stores are read by {printable(_file_systems_told())}")
     if brought:
         _heading("What other packages bring", "by entry points; what is broken is left aside")
         _print_plugins(brought)

@@ -13,7 +13,7 @@ from ..errors import ConversionError
 from ..files.base.wording import named
 from .console import EXIT_FAILED, paragraph, printable, rows
 from .outcome import counted, failed, result, show_note, writing
-from .usage import Command, CommandGroup
+from .usage import Command, CommandGroup, StorageOption, files_or_urls, path_or_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +35,9 @@ _Table = Annotated[
 _Source = Annotated[
     Path,
     typer.Argument(
-        readable=False, metavar="SOURCE", help="A file, a folder of shards, or its index.json."
+        parser=path_or_url,
+        metavar="SOURCE",
+        help="A file, a folder of shards, or its index.json.",
     ),
 ]
 _Dims = Annotated[
@@ -63,17 +65,21 @@ def check(
     against: Annotated[
         Path | None,
         typer.Option(
+            parser=path_or_url,
             metavar="TARGET",
             help="A file with the names, shapes and dtypes that the table has to make.",
         ),
     ] = None,
     dim: _Dims = None,
+    storage_option: StorageOption = None,
     json: _Json = False,
 ) -> None:
     """Whether a table makes each element once and uses all of SOURCE, from headers alone."""
+    given = [source] if against is None else [source, against]
+    places, _ = files_or_urls(given, storage_option)
 
     def run(read: WeightMap) -> int:
-        findings = read.check(source, against, dims=dims_of(dim))
+        findings = read.check(*places, dims=dims_of(dim))
         with writing():
             if json:
                 result("map check", {"findings": [finding._asdict() for finding in findings]})
@@ -85,11 +91,18 @@ def check(
 
 
 @app.command(cls=Command)
-def explain(table: _Table, source: _Source, dim: _Dims = None, json: _Json = False) -> None:
+def explain(
+    table: _Table,
+    source: _Source,
+    dim: _Dims = None,
+    storage_option: StorageOption = None,
+    json: _Json = False,
+) -> None:
     """What becomes of each tensor of SOURCE: how many bytes are moved, and what is dropped."""
+    (place,), _ = files_or_urls([source], storage_option)
 
     def run(read: WeightMap) -> int:
-        plan = read.explain(source, dims=dims_of(dim))
+        plan = read.explain(place, dims=dims_of(dim))
         with writing():
             if json:
                 result("map explain", plan.to_dict())
@@ -108,7 +121,7 @@ def invert(
     source: Annotated[
         Path | None,
         typer.Argument(
-            readable=False,
+            parser=path_or_url,
             metavar="[SOURCE]",
             help="What the table is for: a file, a folder of shards, or its index.json, whose shapes "
             "tell the lengths that the table does not.",
@@ -117,11 +130,13 @@ def invert(
     output: _Output = None,
     overwrite: _Overwrite = False,
     dim: _Dims = None,
+    storage_option: StorageOption = None,
 ) -> None:
     """The table back, or what of it cannot be inverted."""
+    places, _ = files_or_urls([] if source is None else [source], storage_option)
 
     def run(read: WeightMap) -> int:
-        inverted = read.inverse(source, dims=dims_of(dim))
+        inverted = read.inverse(*places, dims=dims_of(dim))
         _write(inverted, output, overwrite=overwrite)
         undecided = [
             name for name, ways in inverted.dims.items() if ways == ("",) and name not in read.dims
@@ -135,22 +150,27 @@ def invert(
 
 @app.command(cls=Command)
 def infer(
-    source: Annotated[Path, typer.Argument(readable=False, metavar="A", help="A file of weights.")],
+    source: Annotated[
+        Path, typer.Argument(parser=path_or_url, metavar="A", help="A file of weights.")
+    ],
     target: Annotated[
         Path,
         typer.Argument(
-            readable=False, metavar="B", help="A file with the same weights, of any format."
+            parser=path_or_url, metavar="B", help="A file with the same weights, of any format."
         ),
     ],
     output: _Output = None,
     overwrite: _Overwrite = False,
     dim: _Dims = None,
+    storage_option: StorageOption = None,
 ) -> None:
     """The table that makes B of A, by their values: what they are guessed from is marked."""
     from ..weight_map import WeightMap
 
+    (a, b), _ = files_or_urls([source, target], storage_option)
+
     def run() -> int:
-        table = WeightMap.infer(source, target, dims=dims_of(dim))
+        table = WeightMap.infer(a, b, dims=dims_of(dim))
         _write(table, output, overwrite=overwrite)
         return _say_what_is_missing(table)
 
@@ -169,7 +189,7 @@ def trace(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            readable=False,
+            parser=path_or_url,
             metavar="SOURCE",
             help="A model to convert: headers and config.json are read. Three sizes give lengths names.",
         ),
@@ -189,12 +209,15 @@ def trace(
         ),
     ] = None,
     dim: _Dims = None,
+    storage_option: StorageOption = None,
 ) -> None:
     """The table that says what a converter does, read off what it does with dyed tensors."""
     from ..weight_map import WeightMap
 
+    places, _ = files_or_urls(sources, storage_option)
+
     def run() -> int:
-        source: Any = list(sources) if len(sources) > 1 else sources[0]
+        source: Any = places if len(places) > 1 else places[0]
         table = WeightMap.trace(
             convert,
             source,

@@ -267,7 +267,7 @@ def _clean(target: Path, options: Mapping[str, Any]) -> None:
     """Remove what the ended process has left, unless other processes write there too."""
     from ..files.conversion.publish import Workspace
 
-    if options["part"] is None and not options["dry_run"]:
+    if options["part"] is None and not options["dry_run"] and not names_url(target):
         with suppress(ConversionError, OSError), Workspace(target) as space:
             space.recover()
             space.discard()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,11 +15,17 @@ from .console import err, line_width, out, printable, report_width, styled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from rich.console import Console
 
-__all__ = ["CONTRADICTIONS", "Command", "CommandGroup", "file_or_url"]
+__all__ = [
+    "CONTRADICTIONS",
+    "Command",
+    "CommandGroup",
+    "StorageOption",
+    "files_or_urls",
+    "path_or_url",
+]
 
 CONTRADICTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "convert": [
@@ -37,18 +44,84 @@ _UsageError: Any = typer.BadParameter.__base__
 _ClickError: Any = _UsageError.__base__
 
 
-def file_or_url(given: str | Path) -> Path:
-    """The file that an argument names, which may be on a server.
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="For URLs: an option of fsspec's file system, such as anon=true; VALUE is JSON or a string.",
+    ),
+]
 
-    A URL that is refused stays as it is: the command that opens it tells why.
+
+def path_or_url(given: str) -> Path:
+    """An argument as it was typed: what may be a URL stays a string, and is not asked for yet."""
+    return given if "://" in given else Path(given)  # type: ignore[return-value]
+
+
+def files_or_urls(
+    given: Sequence[Path], words: Iterable[str] | None, *targets: Path
+) -> tuple[list[Path], dict[str, Any]]:
+    """The files that arguments name, which may be on servers, and the options for those.
+
+    What is refused becomes a file that cannot be read: the command that opens it tells why.
+
+    Args:
+        given: The arguments.
+        words: The options, as they are typed.
+        targets: Further arguments that options may be for.
+
+    Raises:
+        typer.BadParameter: An option is typed in another way, or is for nothing.
     """
+    from ..files.remote.addresses import takes_options
+
+    options = _storage_options(words)
+    takes = [takes_options(each) for each in given]
+    if options and not any([*takes, *map(takes_options, targets)]):
+        raise typer.BadParameter(
+            "it is for URLs such as s3://bucket/model.safetensors, and there is none",
+            param_hint="--storage-option",
+        )
+    places = [_place(each, options if may else {}) for each, may in zip(given, takes, strict=True)]
+    return places, options
+
+
+def _place(given: object, options: dict[str, Any]) -> Path:
     from ..errors import ConversionError
+    from ..files.base.urls import url_told
     from ..files.opening.paths import place_of
 
     try:
-        return place_of(given, "")
-    except (ConversionError, OSError):
-        return given  # type: ignore[return-value]
+        return place_of(given, "", options)
+    except (ConversionError, OSError) as error:
+        if isinstance(given, Path):
+            return given
+        from ..files.remote.files import RemoteFile
+        from ..files.remote.pins import RefusedPlace
+
+        return RemoteFile(RefusedPlace(url_told(str(given)), error))  # type: ignore[return-value]
+
+
+def _storage_options(words: Iterable[str] | None) -> dict[str, Any]:
+    """Options of file systems as they are typed: ``anon=true``; no message has a value.
+
+    Raises:
+        typer.BadParameter: One is typed in another way.
+    """
+    import json
+
+    options: dict[str, Any] = {}
+    for word in words or ():
+        name, mark, text = word.partition("=")
+        if not mark or not name:
+            raise typer.BadParameter("it is not like anon=true", param_hint="--storage-option")
+        if name in options:
+            raise typer.BadParameter(f"{name!r} is there twice", param_hint="--storage-option")
+        try:
+            options[name] = json.loads(text)
+        except (ValueError, RecursionError):
+            options[name] = text
+    return options
 
 
 class Command(TyperCommand):

@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["convert_files", "explain_load", "load", "open", "save"]
 
 
-def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
+def open(  # noqa: A001 - `ferry.open`, as in `os.open`
+    path: Path,
+    /,
+    *,
+    allow: str | Iterable[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+) -> Contents:
     """Read the header of a file: names, dtypes, shapes, ties, metadata.
 
     No values are read, and no code is run.
@@ -47,10 +53,15 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
             ``index.json``. A string that begins ``http://`` or ``https://`` is a URL: of a file of
             safetensors, ``.npy``, ``.npz``, ``.pt`` or GGUF, or of an ``index.json``. One that
             begins ``hf://``, as ``hf://org/model[@revision][/path]``, is of the Hugging Face Hub.
+            Those of other schemes, such as ``s3://``, ``gs://`` and ``memory://``, are of the file
+            systems of fsspec; they may also name a folder with a model.
         allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their
             objects become dicts of their attributes; the classes are never imported. What a pickle
             only names, and objects of some classes of Python (docs/reference/files.md lists them),
             need no permission.
+        storage_options: What the file system of a URL is made with: ``{"anon": True}`` for
+            ``s3://``. For ``http://`` and ``https://``, ``{"headers": {…}}`` is sent to the server
+            that the URL names. No message has them; what refers to a file in a pickle has.
 
     Returns:
         What the file holds; ``contents.tensors`` has the dtype and shape of each tensor by its
@@ -67,16 +78,16 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
             it; or a server does not give what it is asked for.
         UnsafeFileError: The file asks for code to be run, or would need far more memory than its
             size.
-        FrameworkNotInstalledError: The library that its format needs is not installed.
+        FrameworkNotInstalledError: The library that its format needs, or the file system of a URL,
+            is not installed.
 
     .. versionadded:: 0.1
     """
     from .base.wording import several
     from .opening.paths import open_path, place_of
 
-    return open_path(
-        place_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow))
-    )
+    place = place_of(path, "open(path) and load(path)", storage_options)
+    return open_path(place, allow=frozenset(several("allow", allow)))
 
 
 @overload
@@ -100,6 +111,7 @@ def load(
     map: Map = None,
     dims: Mapping[str, int] | None = None,
     slices: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> LazyTree: ...
 @overload
 def load(
@@ -122,6 +134,7 @@ def load(
     map: Map = None,
     dims: Mapping[str, int] | None = None,
     slices: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any: ...
 @by_name
 def load(
@@ -144,6 +157,7 @@ def load(
     map: Map = None,  # noqa: A002 - the word for it
     dims: Mapping[str, int] | None = None,
     slices: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Load what a file holds: dicts, lists and values as saved, with tensors of a framework.
 
@@ -207,6 +221,7 @@ def load(
             GGUF), only the chunks of the part are decoded; all others are decoded up to the part's
             end. With ``lazy=True``, a part is a view of the map. `dtype` and `device` are for what
             is cut out.
+        storage_options: As for `open`.
 
     Returns:
         What was saved, nested as in the file; or with ``lazy=True`` a `LazyTree`.
@@ -242,7 +257,8 @@ def load(
     given: dict[str, Any] = {"names": names, "exclude": exclude, "device": device, "copy": copy}
     given |= {"dtype": dtype, "allow": allow, "strict": strict, "dequantize": dequantize}
     given |= {"nulls": nulls, "ragged": ragged, "pad": pad, "map": map, "dims": dims}
-    return _with_source(path, to, _lazily if lazy else _at_once, lazy=lazy, slices=slices, **given)
+    given |= {"slices": slices, "storage_options": storage_options}
+    return _with_source(path, to, _lazily if lazy else _at_once, lazy=lazy, **given)
 
 
 def _lazily(source: Source) -> LazyTree:
@@ -282,6 +298,7 @@ def explain_load(
     map: Map = None,  # noqa: A002 - the word for it
     dims: Mapping[str, int] | None = None,
     slices: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> LoadPlan:
     """Say what `load` would read of a file, and how, without reading it: headers are enough.
 
@@ -312,6 +329,7 @@ def explain_load(
         map: A `WeightMap`, or the path of its file.
         dims: Lengths for it.
         slices: Parts of tensors.
+        storage_options: What the file system of a URL is made with.
 
     Returns:
         A row for each tensor, and sums; ``print`` shows them as a table.
@@ -331,7 +349,8 @@ def explain_load(
     given: dict[str, Any] = {"names": names, "exclude": exclude, "device": device, "copy": None}
     given |= {"dtype": dtype, "allow": allow, "strict": strict, "dequantize": dequantize}
     given |= {"nulls": nulls, "ragged": ragged, "pad": pad, "map": map, "dims": dims}
-    return _with_source(path, to, _planned, slices=slices, **given)  # type: ignore[no-any-return]
+    given |= {"slices": slices, "storage_options": storage_options}
+    return _with_source(path, to, _planned, **given)  # type: ignore[no-any-return]
 
 
 def _with_source(
@@ -353,6 +372,7 @@ def _with_source(
     map: Map,  # noqa: A002 - the word for it
     dims: Mapping[str, int] | None,
     slices: Mapping[str, Any] | None,
+    storage_options: Mapping[str, Any] | None,
     lazy: bool = False,
 ) -> Any:
     """What is made of a file's tensors for a framework; the keywords are those of `load`."""
@@ -382,7 +402,7 @@ def _with_source(
             "load reads tensors into memory of their own, so copy=False cannot be kept.",
             Hint(hints.keywords(lazy=True, copy=False), ", for tensors over a map of the file"),
         )
-    place = place_of(path, "open(path) and load(path)")
+    place = place_of(path, "open(path) and load(path)", storage_options)
     contents = open_path(
         place,
         allow=frozenset(classes),
@@ -449,6 +469,7 @@ def save(
     verify: bool = False,
     overwrite: bool = False,
     unknown: Unknown = "error",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Save a tree of tensors, of one framework or of several, to a file of any format.
 
@@ -472,7 +493,9 @@ def save(
             `convert_tree` (dataclasses, attrs classes, namespaces …) become a dict of their fields,
             or a list if they have none. Flax's files have dicts in place of lists and tuples; the
             report says so.
-        path: The file, or with `shard` the folder.
+        path: The file, or with `shard` the folder; or a URL of ``s3://``, ``gs://`` or
+            ``memory://``, to which a temporary file is uploaded, so that it is there when it is
+            complete.
         to: The name of the format; ``None``: as the suffix of the path says.
         metadata: Strings to put beside the tensors, if the format has a place for them. A
             safetensors file also has ``"format": "pt"``, which its readers ask for, unless you give
@@ -483,6 +506,7 @@ def save(
         overwrite: Replace a file that exists.
         unknown: As for `convert_tree`; but an object that holds a tensor is always refused, because
             a file cannot hold objects.
+        storage_options: As for `open`.
 
     Returns:
         What was written.
@@ -492,8 +516,10 @@ def save(
         ValueError: There is no format named `to`, `shard` is not a size, or `path` with it has the
             name of one file; or `ties` is neither of the two.
         OSError: The file cannot be written.
-        FileFormatError: The name of the file does not say which format to write; or `path` is a
-            URL, and the hint is the code that uploads a file.
+        FileFormatError: The name of the file does not say which format to write; or `path` is
+            another URL, and the hint is the code that uploads a file; or `storage_options` are for
+            no URL.
+        FrameworkNotInstalledError: The file system of a URL is not installed.
         OutputExistsError: The file exists already.
         FormatLimitError: The format cannot hold a dtype, a structure or a value, or
             ``ties="alias"``; or the name of the file is that of another format. Nothing is written.
@@ -504,13 +530,24 @@ def save(
 
     .. versionadded:: 0.1
     """
+    from functools import partial
+
     from ..core.names import EXCHANGE
     from ..errors import ConversionError
     from .base.limits import Saved, complete
     from .base.wording import path_of
     from .conversion.convert import write_contents
+    from .opening.paths import url_of_target
     from .save import contents_of, places_in
 
+    url = url_of_target(path, storage_options)
+    if url is not None:
+        from .conversion.uploads import uploaded  # here, because most files are on this machine
+
+        asked: dict[str, Any] = {"to": to, "metadata": metadata, "shard": shard, "ties": ties}
+        asked |= {"verify": verify, "overwrite": overwrite, "unknown": unknown}
+        write = partial(save, tree, **asked)
+        return uploaded(url, storage_options, write, overwrite=overwrite)
     place = path_of(path, "save(tree, path)")
     try:
         contents = contents_of(tree, metadata, unknown)
@@ -555,6 +592,7 @@ def convert_files(
     engine: Literal["threads", "processes", "dask", "ray"] = "threads",
     part: tuple[int, int] | None = None,
     progress: Callable[[int], None] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     r"""Convert a file to another format, without running code in it, and with little memory.
 
@@ -570,7 +608,7 @@ def convert_files(
     Args:
         sources: A file, a folder of shards, its ``index.json``, or several files that make one
             model.
-        target: The file to write; a folder for several, or with `shard`.
+        target: The file to write; a folder for several, or with `shard`. Or a URL, as for `save`.
         to: The name of the format; ``None``: as the suffix of the target says.
         dtype: As for `convert_tree`; names are those in the source. Or, as on the command line, one
             or several of ``"bfloat16"`` and ``"KEY=bfloat16"``. ``"fit"`` takes the nearest dtype
@@ -618,6 +656,8 @@ def convert_files(
             system.
         progress: A function that is called with a number of bytes, each time after they are copied,
             and with `verify` after they are read again.
+        storage_options: As for `open`; for each URL of a file system among the sources and the
+            target.
 
     Returns:
         What was written, or would be written.

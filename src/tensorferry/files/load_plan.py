@@ -73,6 +73,8 @@ class LoadPlan:
         peak: How many bytes of host memory the results take, with what is held beside them
             meanwhile.
         fetched: What is asked of servers, headers too: the requests themselves.
+        unpinned: Files on servers of which only the size is told: a change that leaves the size is
+            not seen.
 
     .. versionadded:: 0.1
     """
@@ -82,6 +84,7 @@ class LoadPlan:
     tensors: tuple[LoadedTensor, ...]
     peak: int
     fetched: tuple[ByteRuns, ...] = ()
+    unpinned: tuple[str, ...] = ()
 
     @property
     def bytes_needed(self) -> int:
@@ -138,7 +141,12 @@ class LoadPlan:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in (head, *rows)
         ]
-        return "\n".join([f"load {self.path} to {self.target}", *table, *self.cheaper])
+        warned = [
+            f"{path}: only its size is told, so that a change that leaves the size is not seen"
+            for path in self.unpinned
+        ]
+        head_line = f"load {self.path} to {self.target}"
+        return "\n".join([head_line, *table, *self.cheaper, *warned])
 
 
 def _cheaper_way(each: LoadedTensor) -> str:
@@ -189,11 +197,17 @@ def plan_of(source: Source) -> LoadPlan:
         from .remote.plans import remote_plan
 
         most = None if copied is None else AHEAD
-        fetched, read_of, in_flight = remote_plan(
+        found = remote_plan(
             [each.path for each in source.seen], [each.parts for each in readings], most
         )
-        tensors = tuple(map(_fetched, tensors, read_of))
-        return LoadPlan(source.path, source.target.name, tensors, peak + in_flight, fetched)
+        return LoadPlan(
+            source.path,
+            source.target.name,
+            tuple(map(_fetched, tensors, found.read)),
+            peak + found.in_flight,
+            found.fetched,
+            found.unpinned,
+        )
     return LoadPlan(source.path, source.target.name, tensors, peak)
 
 

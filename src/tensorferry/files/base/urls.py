@@ -7,12 +7,22 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
+from ... import hints
 from ...errors import FileFormatError, UnsupportedTypeError, shown
 from ...hints import Hint, Spoken
 
-__all__ = ["download_hint", "path_hint", "refuse_no_path", "refuse_url"]
+__all__ = [
+    "download_hint",
+    "path_hint",
+    "refuse_no_path",
+    "refuse_options",
+    "refuse_target",
+    "refuse_url",
+    "url_told",
+]
 
 # A Path has one slash in the place of two. A drive of Windows has one letter.
 _URL = re.compile(r"(file):/{1,3}|([A-Za-z][A-Za-z0-9+.\-]+):/{1,2}(?=[^/])")
@@ -44,6 +54,25 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
     match = _URL.match(text)
     if match is None or os.path.lexists(text) or os.path.lexists(text.partition("/")[0]):
         return
+    _refuse(text, match, is_target=is_target)
+
+
+def refuse_target(url: str) -> NoReturn:
+    """Raise for a URL to which nothing is written.
+
+    Args:
+        url: The URL.
+
+    Raises:
+        FileFormatError: Always. The hint is the code that uploads what was written.
+    """
+    match = _URL.match(url)
+    if match is None:
+        raise FileFormatError(f"{url_told(url)[:200]} is no URL of a file.", "another target")
+    _refuse(url, match, is_target=True)
+
+
+def _refuse(text: str, match: re.Match[str], *, is_target: bool) -> NoReturn:
     scheme = (match[1] or match[2]).lower()
     url = f"{scheme}://{'/' if match[1] else ''}{text[match.end() :]}"
     told, is_secret = _without_secrets(url)
@@ -57,7 +86,7 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
         said = _unsaid(said, url)
     # Some calls read some URLs, if they are strings; a file that was downloaded is good for all.
     if is_target:
-        what = "files are written to paths of this machine only"
+        what = "files are written to this machine, s3://, gs:// and memory:// only"
     else:
         what = "a path of this machine is needed here"
     raise FileFormatError(f"{told} is a URL, and {what}.", Hint(said))
@@ -71,6 +100,31 @@ def download_hint(url: str) -> Hint:
     """
     said = _downloaded(url.partition("://")[0].lower(), url)
     return Hint(_unsaid(said, url) if _without_secrets(url)[1] else said)
+
+
+def url_told(url: str) -> str:
+    """A URL as messages show it: without user, password, query and what follows a ``#``."""
+    try:
+        return _without_secrets(url)[0]
+    except ValueError:
+        return f"{url.partition('://')[0]}://…"
+
+
+def refuse_options(path: str | Path) -> NoReturn:
+    """Raise for ``storage_options`` beside a path that is of no file system that has any.
+
+    Raises:
+        FileFormatError: Always.
+    """
+    text = os.fspath(path)
+    if text[:5].lower() == "hf://":
+        why = "the Hugging Face Hub takes its token from HF_TOKEN, or from `hf auth login`"
+    else:
+        why = "they are for files of other places, such as s3://bucket/model.safetensors"
+    raise FileFormatError(
+        f"storage_options say nothing about {url_told(text)[:200]}: {why}.",
+        Hint(hints.keyword("storage_options", None), ", or leave it out"),
+    )
 
 
 def _unsaid(said: Spoken, url: str) -> Spoken:

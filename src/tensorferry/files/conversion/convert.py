@@ -22,10 +22,19 @@ from ..base.contents import ColumnKeywords, NotTensor
 from ..base.limits import FileHint, Given, Leaving, Without, Words, completed
 from ..base.nesting import named_values
 from ..base.pump import Pump
-from ..base.raw import fingerprints
+from ..base.raw import fingerprints, is_on_server
 from ..base.stored import Packed, Stored, View
+from ..base.urls import refuse_options, url_told
 from ..base.wording import named, path_of, several, strings_of
-from ..opening.paths import each_format, format_for, format_named, index_of, place_of
+from ..opening.paths import (
+    each_format,
+    format_for,
+    format_named,
+    index_of,
+    place_of,
+    url_of_target,
+    validate_options,
+)
 from ..opening.shard_files import WAYS_OF_TIES as TIES
 from ..opening.shard_files import repeated, sizes
 from .executors import run_all, validate_engine
@@ -213,11 +222,21 @@ def convert_files(
     part: tuple[int, int] | None = None,
     progress: Callable[[int], None] | None = None,
     mapping_of: Callable[[Sequence[str]], ContentsMapping] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Convert files; see `tensorferry.convert_files`, whose arguments and errors these are."""
+    asked = dict(locals())
     started = time.monotonic()
     given = list(sources) if isinstance(sources, Iterable) and not _is_one(sources) else [sources]
-    paths = tuple(os.fspath(place_of(path, "convert_files(sources, target)")) for path in given)
+    paths = _places(given, target, storage_options)
+    url = url_of_target(target)
+    if url is not None:
+        if resume or part is not None:
+            raise FileFormatError(
+                f"{url_told(url)} is a URL, and what is continued is on this machine.",
+                "a folder of this machine as the target",
+            )
+        return _uploaded(paths, asked)
     place = path_of(target, "the target of convert_files(sources, target)")
     continues = resume or part is not None
     _validate_options(paths, part, jobs, engine, executor, progress)
@@ -299,6 +318,49 @@ def convert_files(
         else:
             done = work.part(part, progress)
     return _finished(report, done, started, verified=verify)
+
+
+def _uploaded(paths: tuple[str, ...], asked: dict[str, Any]) -> Report:
+    """Convert into a temporary file, which is uploaded; `asked` is what `convert_files` was given."""
+    from .uploads import uploaded  # here, because most targets are on this machine
+
+    target, options = asked.pop("target"), asked.pop("storage_options")
+
+    def write(place: Path) -> Report:
+        return convert_files(**{**asked, "sources": paths, "target": place})
+
+    keywords: dict[str, Any] = {name: asked[name] for name in ("overwrite", "dry_run")}
+    return uploaded(target, options, write, sources=paths, **keywords)
+
+
+def _places(
+    given: Sequence[Any], target: object, options: Mapping[str, Any] | None
+) -> tuple[str, ...]:
+    """The paths of sources.
+
+    Args:
+        given: The sources.
+        target: Where they go.
+        options: For those of them that are URLs of file systems, and for the target.
+
+    Raises:
+        FileFormatError: `options` are for none of them.
+        ConversionError: As for `place_of`.
+    """
+    call = "convert_files(sources, target)"
+    if options is not None:
+        validate_options(options)
+    if not options:
+        return tuple(os.fspath(place_of(path, call)) for path in given)
+    from ..remote.addresses import takes_options  # here, because most have none
+
+    takes = [takes_options(path) or is_on_server(path) for path in given]
+    if not any(takes) and not takes_options(target):
+        refuse_options(os.fspath(path_of(target, call)))
+    return tuple(
+        os.fspath(place_of(path, call, options if may else None))
+        for path, may in zip(given, takes, strict=True)
+    )
 
 
 def _given(before: Contents, selection: Mapping[str, Any]) -> Given:

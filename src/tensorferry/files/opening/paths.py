@@ -55,6 +55,8 @@ __all__ = [
     "place_of",
     "recognised",
     "refuse_name",
+    "url_of_target",
+    "validate_options",
 ]
 
 _HEAD = 512
@@ -358,23 +360,69 @@ def open_path(
     return contents
 
 
-def place_of(path: object, call: str) -> Path:
+def place_of(path: object, call: str, options: Mapping[str, Any] | None = None) -> Path:
     """The path that was given to a function, or the `RemoteFile` that a URL is of.
 
     Args:
         path: What was given: only a string is a URL.
         call: The function and its argument, for messages.
+        options: What the file system of a URL is made with.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: It is neither; or `options` is no mapping from names.
         UnsupportedTypeError: It is a buffer or an open file.
-        FileFormatError: It is a URL that cannot be read.
+        FileFormatError: It is a URL that cannot be read, or `options` are for none.
     """
+    if options is not None:
+        validate_options(options)
     if isinstance(path, str) and "://" in path:
         from .servers import place_at  # here, because most files are on this machine
 
-        return place_at(path)
-    return path_of(path, call)
+        return place_at(path, options)
+    found = path_of(path, call)
+    if options:
+        from ..base.urls import refuse_options  # here, because only an error needs it
+
+        refuse_options(found)
+    return found
+
+
+def url_of_target(path: object, options: Mapping[str, Any] | None = None) -> str | None:
+    """A target, if it is a URL; ``None`` if it is a path of this machine.
+
+    Args:
+        path: What was given: only a string is a URL.
+        options: What its file system is made with.
+
+    Raises:
+        TypeError: `options` is no mapping from names.
+        FileFormatError: `options` are for no URL.
+    """
+    if options is not None:
+        validate_options(options)
+    if isinstance(path, str) and "://" in path:
+        from ..remote.addresses import is_url  # here, because most files are on this machine
+
+        if is_url(path):
+            return path
+    if options and isinstance(path, (str, os.PathLike)):
+        from ..base.urls import refuse_options  # here, because only an error needs it
+
+        refuse_options(os.fspath(path))
+    return None
+
+
+def validate_options(options: Any) -> None:
+    """Raise for ``storage_options`` that are no mapping from names; no message has a value.
+
+    Raises:
+        TypeError: They are not.
+    """
+    if not hasattr(options, "keys") or not all(isinstance(key, str) for key in options.keys()):  # noqa: SIM118 - a mapping of any kind
+        raise TypeError(
+            "storage_options must be a mapping from names to values, such as {'anon': True}, not "
+            f"{type(options).__name__}"
+        )
 
 
 def _read_remotely(file: Any, allow: frozenset[str], *, partly: bool) -> Contents:

@@ -12,12 +12,12 @@ from ...core.leaf_dtypes import fits_glob
 from ...errors import FileFormatError
 from ..base.stored import Conjugated, InMemory, Packed, View
 from ..base.tree_strings import TIES, TREE
-from ..base.urls import refuse_url
+from ..base.urls import refuse_options
 from ..ranges.requests import Elements, requests_for
-from ..remote.addresses import address_of, is_url
+from ..remote.addresses import address_of, is_url, scheme_of, takes_options
 from ..remote.files import RemoteFile
 from ..remote.tensors import RemoteTensor
-from ..remote.transport import run_all
+from ..remote.transport import ServerPlace, run_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,38 +27,45 @@ if TYPE_CHECKING:
 
 __all__ = ["begin_all", "head_of", "needed", "place_at", "prepare", "remotely"]
 
-_CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*::")
+_CHAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*::|[^:]*://.*::[A-Za-z][A-Za-z0-9+.\-]*://")
 _USUAL_HEADER = 320
 """How many bytes of a member of a .npz are read for the header of its array, beside its name."""
 _TAIL = (64 << 10) + 256
 """How many bytes the end of an archive has at most before its directory, with a comment."""
 
 
-def place_at(url: str) -> Path:
+def place_at(url: str, options: Mapping[str, Any] | None = None) -> Path:
     """The file that a URL is of: a `RemoteFile`, or for ``file://`` and the hub's cache a path.
 
+    Args:
+        url: The URL.
+        options: What its file system is made with; for http and https, headers.
+
     Raises:
-        FileFormatError: It is a URL of another scheme.
-        ConversionError: As for `hub_file`.
-        OSError: As for `hub_file`.
+        FileFormatError: It is a URL of another scheme, or has no such options.
+        ConversionError: As for `hub_file` and `stored_file`.
+        OSError: As for `hub_file` and `stored_file`.
     """
     if isinstance(url, RemoteFile):
         return url  # type: ignore[return-value]
+    _refuse_chain(url)
     if not is_url(url):
-        _refuse_chain(url)
         return Path(url)
-    scheme = url.partition("://")[0].lower()
+    if options and not takes_options(url):
+        refuse_options(url)
+    scheme = scheme_of(url)
     if scheme == "file":
         return _local_path(url)
     if scheme == "hf":
         from ..remote.hub import hub_file  # here, because most URLs are of other servers
 
         return hub_file(url)  # type: ignore[return-value]
-    address = address_of(url)
+    address = address_of(url, options or {})
     if address is None:
-        refuse_url(url)
-        return Path(url)
-    return RemoteFile(address)  # type: ignore[return-value]
+        from ..remote.storage import stored_file  # here, because most URLs are of servers
+
+        return stored_file(url, options or {})  # type: ignore[return-value]
+    return RemoteFile(ServerPlace(address))  # type: ignore[return-value]
 
 
 def _local_path(url: str) -> Path:
@@ -87,7 +94,7 @@ def _refuse_chain(text: str) -> None:
     """Raise for a chain of file systems, such as ``simplecache::https://…``."""
     if _CHAIN.match(text) and not os.path.lexists(text):
         raise FileFormatError(
-            f"{text.partition('::')[0][:200]!r} and what follows it are a chain of file systems, "
+            f"{text.partition('://')[0].partition('::')[0][:200]!r} and what follows it are a chain of file systems, "
             "which are not read.",
             "the URL that is last in the chain",
         )

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from ...errors import FileFormatError, UnsafeFileError
 
-__all__ = ["Address", "address_of", "is_url", "origin_of", "redirected", "sibling"]
+__all__ = [
+    "USUAL_FILES",
+    "Address",
+    "address_of",
+    "is_url",
+    "origin_of",
+    "redirected",
+    "scheme_of",
+    "takes_options",
+    "validate_sibling",
+]
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_ONE_LINE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 _ODD = re.compile(r"[\x00-\x20\x7f]")
 _PORTS = {"http": 80, "https": 443}
+_NONE: Mapping[str, Any] = MappingProxyType({})
+USUAL_FILES = ("model.safetensors.index.json", "model.safetensors")
+"""What of a folder is opened: the first that there is."""
 
 
 class Address(NamedTuple):
@@ -45,19 +62,74 @@ class Address(NamedTuple):
         """The name of the file."""
         return unquote(urlsplit(self.url).path).rpartition("/")[2]
 
+    def sibling(self, name: str) -> Address:
+        """The address of another file in the same folder; what follows the ``?`` stays.
+
+        Raises:
+            UnsafeFileError: The name could lead out of the folder.
+        """
+        validate_sibling(name, self.shown)
+        parts = urlsplit(self.url)
+        folder = parts.path.rpartition("/")[0]
+        url = parts._replace(path=f"{folder}/{quote(name)}").geturl()
+        if self.is_of_hub:
+            shown = f"{self.shown.rpartition('/')[0]}/{name}"
+        else:
+            shown = _shown(url)
+        return self._replace(url=url, shown=shown)
+
 
 def is_url(path: object) -> bool:
     """Whether a path is a string that begins as a URL: a ``pathlib.Path`` never is one."""
     return isinstance(path, str) and _URL.match(path) is not None
 
 
-def address_of(url: str) -> Address | None:
+def scheme_of(url: str) -> str:
+    """What is before the ``://`` of a URL."""
+    return url.partition("://")[0].lower()
+
+
+def takes_options(path: object) -> bool:
+    """Whether a path is a URL for which ``storage_options`` can say something."""
+    return is_url(path) and scheme_of(str(path)) not in ("file", "hf")
+
+
+def headers_of(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The headers that ``storage_options`` of http and https have.
+
+    Raises:
+        FileFormatError: They have something else, or headers that cannot be sent.
+    """
+    found = options.get("headers", {})
+    pairs = tuple(found.items()) if isinstance(found, Mapping) else None
+    # Here, because http.client's own error would have the value.
+    if set(options) != {"headers"} or pairs is None or not all(map(_is_header, pairs)):
+        raise FileFormatError(
+            "storage_options of http:// and https:// have headers only, with names and values that "
+            "are strings of one line.",
+            'storage_options={"headers": {"Authorization": "Bearer …"}}',
+        )
+    return pairs
+
+
+def _is_header(pair: tuple[Any, Any]) -> bool:
+    name, value = pair
+    if not (isinstance(name, str) and isinstance(value, str)):
+        return False
+    return _TOKEN.fullmatch(name) is not None and _ONE_LINE.fullmatch(value) is not None
+
+
+def address_of(url: str, options: Mapping[str, Any] = _NONE) -> Address | None:
     """The address of a file on a server of http or https; ``None`` for URLs of other schemes.
+
+    Args:
+        url: The URL.
+        options: Its ``storage_options``.
 
     Raises:
         FileFormatError: It is no URL of a file.
     """
-    scheme = url.partition("://")[0].lower()
+    scheme = scheme_of(url)
     if scheme not in _PORTS:
         return None
     url = url.strip()
@@ -81,6 +153,10 @@ def address_of(url: str) -> Address | None:
         user, password = unquote(parts.username), unquote(parts.password or "")
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
         headers = (("Authorization", f"Basic {token}"),)
+    if options:
+        own = headers_of(options)
+        names = {name.lower() for name, _ in own}
+        headers = (*(pair for pair in headers if pair[0].lower() not in names), *own)
     return Address(whole.geturl(), headers, _shown(whole.geturl()))
 
 
@@ -118,21 +194,17 @@ def redirected(address: Address, url: str, location: str) -> str:
     return found.url
 
 
-def sibling(address: Address, name: str) -> Address:
-    """The address of another file in the same folder; what follows the ``?`` stays.
+def validate_sibling(name: str, shown: str) -> None:
+    """Raise for a name in an index that could lead out of its folder.
+
+    Args:
+        name: The name.
+        shown: The index.
 
     Raises:
-        UnsafeFileError: The name could lead out of the folder.
+        UnsafeFileError: It could.
     """
     if any(character in name for character in "/\\\0%?#:") or name in ("", ".", ".."):
         raise UnsafeFileError(
-            f"{address.shown} names the shard {name[:200]!r}, which leads out of its folder."
+            f"{shown} names the shard {name[:200]!r}, which leads out of its folder."
         )
-    parts = urlsplit(address.url)
-    folder = parts.path.rpartition("/")[0]
-    url = parts._replace(path=f"{folder}/{quote(name)}").geturl()
-    if address.is_of_hub:
-        shown = f"{address.shown.rpartition('/')[0]}/{name}"
-    else:
-        shown = _shown(url)
-    return address._replace(url=url, shown=shown)

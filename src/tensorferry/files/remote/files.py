@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import FileFormatError
 from ..base.urls import download_hint
-from .addresses import Address, sibling
-from .transport import Pin, RemotePlace, fetch, run_all
+from .transport import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from typing_extensions import Self
 
+    from .pins import RemotePlace
 
 __all__ = ["WINDOW_BYTES", "RemoteFile"]
 
@@ -40,14 +40,13 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
     after it was pickled. What was read of its header is kept until it has been opened.
 
     Args:
-        address: Its address.
-        pin: What the server said of it; ``None`` before the first answer.
+        place: Where it is, and what is known of it.
     """
 
-    def __new__(cls, address: Address, pin: Pin | None = None) -> Self:
+    def __new__(cls, place: RemotePlace) -> Self:
         """See the class."""
-        made = super().__new__(cls, address.shown)
-        made.place = RemotePlace(address, pin)
+        made = super().__new__(cls, place.address.shown)
+        made.place = place
         made.asked = []
         made._held = []
         return made
@@ -62,13 +61,13 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
         return self
 
     def __reduce__(self) -> Any:
-        return RemoteFile, (self.place.address, self.place.pin)
+        return RemoteFile, (self.place,)
 
     def __eq__(self, other: object) -> bool:
         """Whether it is the same URL, with what no message shows."""
         if not isinstance(other, RemoteFile):
             return NotImplemented if not isinstance(other, str) else False
-        return self.place.address == other.place.address
+        return bool(self.place.address == other.place.address)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -81,7 +80,8 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
     @property
     def name(self) -> str:
         """The name of the file."""
-        return self.place.address.name
+        name: str = self.place.address.name
+        return name
 
     @property
     def suffix(self) -> str:
@@ -107,7 +107,7 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
         Raises:
             UnsafeFileError: The name could lead out of it.
         """
-        return RemoteFile(sibling(self.place.address, name))
+        return RemoteFile(self.place.sibling(name))
 
     def read_bytes(self) -> bytes:
         """All of it."""
@@ -125,12 +125,18 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
         """How many bytes it has.
 
         Raises:
-            OSError: As for `fetch`.
-            ConversionError: As for `fetch`.
+            OSError: As for `RemotePlace.fetch`.
+            ConversionError: As for `RemotePlace.fetch`.
         """
         if self.place.pin is None:
             self.begin()
         return self.place.pin.nbytes  # type: ignore[union-attr]
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether more than its size tells a change; what the hub has of a commit never changes."""
+        pin = self.place.pin
+        return getattr(self.place.address, "is_of_hub", False) or pin is None or pin.is_exact
 
     @property
     def facts(self) -> tuple[int, int]:
@@ -143,7 +149,7 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
         if self.held(0, 1) is not None:
             return
         window = memoryview(bytearray(WINDOW_BYTES))
-        count = fetch(self.place, 0, [window], is_first=True)
+        count = self.place.fetch(0, [window], is_first=True)
         self.asked.append((0, count))
         self._held.insert(0, (0, bytes(window[:count])))
 
@@ -157,8 +163,8 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
 
         Raises:
             FileFormatError: It is shorter.
-            OSError: As for `fetch`.
-            ConversionError: As for `fetch`.
+            OSError: As for `RemotePlace.fetch`.
+            ConversionError: As for `RemotePlace.fetch`.
         """
         if offset + nbytes > self.size:
             raise FileFormatError(f"{self} ends at byte {self.size}, in the middle of a tensor.")
@@ -187,7 +193,7 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
             if stop > start:
                 found.append((start, bytearray(stop - start)))
         self.asked += [(start, start + len(data)) for start, data in found]
-        run_all([partial(fetch, self.place, start, [memoryview(data)]) for start, data in found])
+        run_all([partial(self.place.fetch, start, [memoryview(data)]) for start, data in found])
         for start, data in found:
             self._keep(start, bytes(data))
 

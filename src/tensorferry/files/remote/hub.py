@@ -12,10 +12,10 @@ from urllib.parse import quote, unquote
 from ...errors import FileFormatError, UnsafeFileError
 from ...hints import Hint, Spoken
 from ..base.wording import named
-from .addresses import Address
+from .addresses import USUAL_FILES, Address
 from .files import RemoteFile
 from .hub_access import cache_folder, endpoint, is_offline, refuse_offline
-from .transport import RemotePlace, document
+from .transport import ServerPlace, document
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,8 +29,6 @@ _WANTED = re.compile(
 )
 _KINDS = ("datasets", "spaces")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_USUAL = ("model.safetensors.index.json", "model.safetensors")
-"""What of a folder is opened: the first that there is."""
 _INDEX = ".index.json"
 _MOST_BYTES = 64 << 20
 """The longest answer of the hub about a repository, and the longest index."""
@@ -105,7 +103,7 @@ def hub_file(url: str) -> Path | RemoteFile:
     name = _chosen(wanted, names, told)
     kind = "" if wanted.kind == "models" else f"{wanted.kind}/"
     place = f"{endpoint()}/{kind}{wanted.repository}/resolve/{commit}/{quote(name)}"
-    return RemoteFile(Address(place, (), wanted.shown(commit, name), is_of_hub=True))
+    return RemoteFile(ServerPlace(Address(place, (), wanted.shown(commit, name), is_of_hub=True)))
 
 
 def _wanted(url: str) -> _Wanted:
@@ -139,7 +137,7 @@ def _resolved(wanted: _Wanted, told: str) -> tuple[str, frozenset[str]]:
     revision = quote(wanted.revision, safe="")
     url = f"{endpoint()}/api/{wanted.kind}/{wanted.repository}/revision/{revision}"
     # A place of its own: what the hub says of a repository is not what it says of a file.
-    answer = document(RemotePlace(Address(url, (), told, is_of_hub=True)), _MOST_BYTES)
+    answer = document(ServerPlace(Address(url, (), told, is_of_hub=True)), _MOST_BYTES)
     commit, names = "", frozenset[str]()
     try:
         info: Any = json.loads(answer)
@@ -165,7 +163,7 @@ def _chosen(wanted: _Wanted, names: Collection[str], told: str) -> str:
     if wanted.path in names:
         return wanted.path
     folder = f"{wanted.path}/" if wanted.path else ""
-    for usual in _USUAL:
+    for usual in USUAL_FILES:
         if folder + usual in names:
             return folder + usual
     there = sorted(name for name in names if name.startswith(folder))
@@ -179,7 +177,7 @@ def _chosen(wanted: _Wanted, names: Collection[str], told: str) -> str:
         url = wanted.shown(wanted.revision, readable)
         hint = Hint(Spoken(f"load({url!r})", f"tensorferry inspect {shlex.quote(url)}"))
     raise FileFormatError(
-        f"{told} has no {' and no '.join(_USUAL)}: it has {_listed(there)}.", hint
+        f"{told} has no {' and no '.join(USUAL_FILES)}: it has {_listed(there)}.", hint
     )
 
 
@@ -215,7 +213,7 @@ def _cached(wanted: _Wanted, commit: str | None) -> Path | None:
     snapshot = _folder(wanted) / "snapshots" / commit
     asked = snapshot / wanted.path
     candidates = [asked] if wanted.path else []
-    candidates += [asked / usual for usual in _USUAL]
+    candidates += [asked / usual for usual in USUAL_FILES]
     found = next((path for path in candidates if path.is_file()), None)
     if found is None or (found.name.endswith(_INDEX) and not _has_shards(found)):
         return None

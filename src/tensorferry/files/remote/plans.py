@@ -26,11 +26,13 @@ class RemotePlan(NamedTuple):
         read: For each tensor, how many bytes of how many requests are for it; ``None`` for one that
             is made of others.
         in_flight: How many bytes of answers are in memory beside the results.
+        unpinned: Files of which only the size is told.
     """
 
     fetched: tuple[ByteRuns, ...]
     read: list[tuple[int, int] | None]
     in_flight: int
+    unpinned: tuple[str, ...]
 
 
 def remote_plan(
@@ -64,12 +66,9 @@ def remote_plan(
     for stored in parts:
         if not stored.is_remote:
             requests += [run for inner in _inner(stored) for run in _whole(inner)]
-    headers = [
-        ByteRuns(path, start, stop - start)
-        for path in paths
-        if isinstance(path, RemoteFile)
-        for start, stop in path.asked
-    ]
+    files = [path for path in paths if isinstance(path, RemoteFile)]
+    headers = [ByteRuns(path, start, stop - start) for path in files for start, stop in path.asked]
+    unpinned = tuple(path.place.address.shown for path in files if not path.is_pinned)
     read: list[tuple[int, int] | None] = []
     at = 0
     for own in wanted:
@@ -81,7 +80,7 @@ def remote_plan(
         else:
             read.append(None)
     in_flight = sum(sorted(largest)[-MOST_AT_ONCE:])
-    return RemotePlan((*headers, *requests), read, in_flight)
+    return RemotePlan((*headers, *requests), read, in_flight, unpinned)
 
 
 def _inner(stored: Stored) -> list[RemoteTensor]:

@@ -10,7 +10,7 @@ from ...core.dtypes import find
 from ..base.stored import new_array
 from ..ranges.requests import Elements, Request, requests_for
 from ..ranges.runs import ByteRuns
-from .transport import fetch, run_all
+from .transport import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -87,8 +87,8 @@ def read_remote(
         most: How many bytes may be read before they are used; ``None``: all of them.
 
     Raises:
-        FileFormatError: A file has changed; or as for `fetch`.
-        OSError: As for `fetch`.
+        FileFormatError: A file has changed; or as for `RemotePlace.fetch`.
+        OSError: As for `RemotePlace.fetch`.
     """
     for group in groups(tensors, most):
         parts = [stored for stored in group if stored.is_remote]
@@ -143,10 +143,10 @@ class _Job(NamedTuple):
             return
         views = self._views()
         if views is not None:
-            fetch(self.file.place, start, views)
+            self.file.place.fetch(start, views)
             return
         answer = memoryview(bytearray(stop - start))
-        fetch(self.file.place, start, [answer])
+        self.file.place.fetch(start, [answer])
         self._share_out(answer)
 
     def _share_out(self, answer: memoryview) -> None:

@@ -14,7 +14,6 @@ from ...host.numpy_dtypes import numpy_dtype
 from ..base.stored import BLOCK_BYTES, Packed, Stored, View, chunks
 from ..ranges.requests import REQUEST_BYTES
 from .reading import read_remote
-from .transport import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -68,6 +67,12 @@ class RemoteTensor(Stored):
     def alike(self, other: Stored) -> Stored:
         """See `Stored.alike`."""
         return RemoteTensor(other)  # type: ignore[arg-type]
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether its file has one, which is compared when it is read in blocks."""
+        record: Record | None = getattr(self.held, "record", None)
+        return record is not None and record.crc is not None
 
     def header_span(self) -> tuple[RemoteFile, int, int] | None:
         """The local header of its member, if it is in an archive and that has not been read."""
@@ -127,7 +132,7 @@ class RemoteTensor(Stored):
             if held is not None:
                 return np.frombuffer(held, np.uint8)
             found = np.empty(last - first, np.uint8)
-            fetch(file.place, first, [found.data])
+            file.place.fetch(first, [found.data])
             return found
 
         for found in _ahead(read, range(start, stop, step)):

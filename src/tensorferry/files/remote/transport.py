@@ -1,9 +1,8 @@
-"""`fetch`: bytes of a file from a server of http or https, into memory; and everything that such an answer must be."""
+"""`ServerPlace`: a file on a server of http or https; and everything that an answer of one must be."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import http.client
 import os
 import re
@@ -22,6 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 from ...errors import FileFormatError
 from ..base.urls import download_hint
 from .addresses import address_of, origin_of, redirected
+from .pins import Pin, RemotePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +32,8 @@ __all__ = [
     "MOST_AT_ONCE",
     "PATIENCE",
     "Patience",
-    "Pin",
-    "RemotePlace",
+    "ServerPlace",
     "document",
-    "fetch",
     "forget_connections",
     "run_all",
 ]
@@ -77,36 +75,8 @@ class Patience(NamedTuple):
 PATIENCE = Patience()
 
 
-class Pin(NamedTuple):
-    """What a server says of a file, by which a change is seen.
-
-    Args:
-        nbytes: Its size.
-        etag: Its entity tag; empty if it has none.
-        modified: When it was changed; empty if that is not known.
-    """
-
-    nbytes: int
-    etag: str
-    modified: str
-
-    def is_same(self, other: Pin) -> bool:
-        """Whether a file has not changed, as far as a server tells it."""
-        if self.nbytes != other.nbytes:
-            return False
-        if self.etag and other.etag:
-            return self.etag.removeprefix("W/") == other.etag.removeprefix("W/")
-        return not (self.modified and other.modified) or self.modified == other.modified
-
-    @property
-    def number(self) -> int:
-        """A number that is another one after a change."""
-        text = f"{self.etag or self.modified}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
-
-
-class RemotePlace:
-    """What is known of a file on a server: where it is, and what it was when it was opened.
+class ServerPlace(RemotePlace):
+    """A file on a server of http or https.
 
     Args:
         address: Its address.
@@ -114,8 +84,7 @@ class RemotePlace:
     """
 
     def __init__(self, address: Address, pin: Pin | None = None) -> None:
-        self.address = address
-        self.pin = pin
+        super().__init__(address, pin)
         self.target: str | None = None
         # What the hub has of a commit never changes, and its own server knows other entity tags than
         # those that it sends the requests on to.
@@ -128,22 +97,32 @@ class RemotePlace:
             return ""
         return self.pin.etag
 
-    def check(self, found: Pin) -> None:
-        """Compare an answer with the first one.
+    def fetch(self, start: int, views: Sequence[memoryview], *, is_first: bool = False) -> int:
+        """See `RemotePlace.fetch`.
+
+        What has come stays if the connection breaks: only the rest is asked for again.
 
         Raises:
-            FileFormatError: The file has changed.
+            FileFormatError: The file has changed; or the server gives no ranges of bytes, or others
+                than those that were asked for.
+            FileNotFoundError: There is no such file.
+            PermissionError: The server wants other credentials, or does not give it.
+            OSError: The server does not answer, also after several tries.
+            UnsafeFileError: It sends the request on to what is no server of http or https.
         """
-        if self.pin is None:
-            self.pin = found
-        elif not self.pin.is_same(found):
-            self.refuse_changed()
+        wanted = sum(view.nbytes for view in views)
+        done = 0
 
-    def refuse_changed(self) -> NoReturn:
-        """Raise, because the file has changed."""
-        raise FileFormatError(
-            f"{self.address.shown} has changed since it was opened.", "open or load it again"
-        )
+        def go_on(*, is_new: bool) -> int:
+            nonlocal done, wanted
+            answer = _asked(self, start + done, start + wanted, is_first=is_first, is_new=is_new)
+            wanted = answer.stop - start
+            for count in answer.fill(views, done, wanted):
+                done += count
+            answer.finish()
+            return done
+
+        return _tried(self, go_on)
 
 
 class _PassingError(Exception):
@@ -162,46 +141,7 @@ class _PassingError(Exception):
         self.at_once = at_once
 
 
-def fetch(
-    place: RemotePlace, start: int, views: Sequence[memoryview], *, is_first: bool = False
-) -> int:
-    """Bytes of a file into pieces of memory, one after the other.
-
-    What has come stays if the connection breaks: only the rest is asked for again.
-
-    Args:
-        place: The file.
-        start: The first byte.
-        views: The memory, whose bytes together are as many as are asked for.
-        is_first: Whether the file may be shorter, because its size is not known yet.
-
-    Returns:
-        How many bytes there were.
-
-    Raises:
-        FileFormatError: The file has changed; or the server gives no ranges of bytes, or others
-            than those that were asked for.
-        FileNotFoundError: There is no such file.
-        PermissionError: The server wants other credentials, or does not give it.
-        OSError: The server does not answer, also after several tries.
-        UnsafeFileError: It sends the request on to what is no server of http or https.
-    """
-    wanted = sum(view.nbytes for view in views)
-    done = 0
-
-    def go_on(*, is_new: bool) -> int:
-        nonlocal done, wanted
-        answer = _asked(place, start + done, start + wanted, is_first=is_first, is_new=is_new)
-        wanted = answer.stop - start
-        for count in answer.fill(views, done, wanted):
-            done += count
-        answer.finish()
-        return done
-
-    return _tried(place, go_on)
-
-
-def document(place: RemotePlace, most: int) -> bytes:
+def document(place: ServerPlace, most: int) -> bytes:
     """A whole answer, such as a server gives about its files.
 
     Args:
@@ -227,7 +167,7 @@ def document(place: RemotePlace, most: int) -> bytes:
     return _tried(place, ask)
 
 
-def _all_of(place: RemotePlace, response: HTTPResponse, most: int) -> bytes:
+def _all_of(place: ServerPlace, response: HTTPResponse, most: int) -> bytes:
     what = "the connection ended in the middle of an answer"
     data = None
     try:
@@ -258,7 +198,7 @@ class _Try(Protocol[_Result_co]):
         """
 
 
-def _tried(place: RemotePlace, attempt: _Try[_Result]) -> _Result:
+def _tried(place: ServerPlace, attempt: _Try[_Result]) -> _Result:
     """What the first try gives that does not fail in passing.
 
     Raises:
@@ -297,7 +237,7 @@ def run_all(jobs: Sequence[Callable[[], object]]) -> None:
         pool.shutdown(cancel_futures=True)
 
 
-def _wait(failed: _PassingError, tries: int, place: RemotePlace) -> None:
+def _wait(failed: _PassingError, tries: int, place: ServerPlace) -> None:
     """Wait before the next try.
 
     Raises:
@@ -447,7 +387,7 @@ def _let_go(connection: _Connection, response: HTTPResponse) -> None:
         kept.append(connection)
 
 
-def _asked(place: RemotePlace, start: int, stop: int, *, is_first: bool, is_new: bool) -> _Answer:
+def _asked(place: ServerPlace, start: int, stop: int, *, is_first: bool, is_new: bool) -> _Answer:
     """The answer to a request of bytes.
 
     Raises:
@@ -469,7 +409,7 @@ def _asked(place: RemotePlace, start: int, stop: int, *, is_first: bool, is_new:
 
 
 def _answered(
-    place: RemotePlace, span: tuple[int, int] | None, *, is_new: bool
+    place: ServerPlace, span: tuple[int, int] | None, *, is_new: bool
 ) -> tuple[_Connection, HTTPResponse, str]:
     """The answer to a request, of a range or of everything, and the URL that gave it.
 
@@ -508,7 +448,7 @@ def _answered(
 
 
 def _sent(
-    place: RemotePlace, url: str, span: tuple[int, int] | None, *, is_new: bool
+    place: ServerPlace, url: str, span: tuple[int, int] | None, *, is_new: bool
 ) -> tuple[_Connection, HTTPResponse]:
     """Send a request; gives what came back."""
     own = _credentials(place, url)
@@ -535,7 +475,7 @@ def _sent(
     raise _PassingError(what, at_once=connection.was_open and not isinstance(failed, TimeoutError))
 
 
-def _credentials(place: RemotePlace, url: str) -> dict[str, str]:
+def _credentials(place: ServerPlace, url: str) -> dict[str, str]:
     """What is sent only to the server that a file is of."""
     address = place.address
     if address.is_of_hub:
@@ -558,7 +498,7 @@ def _said(error: BaseException) -> str:
     return f"the connection failed ({type(error).__name__})"
 
 
-def _refuse(place: RemotePlace, url: str, response: HTTPResponse) -> NoReturn:
+def _refuse(place: ServerPlace, url: str, response: HTTPResponse) -> NoReturn:
     """Raise for an answer without bytes."""
     shown = place.address.shown
     status = response.status
@@ -593,7 +533,7 @@ def _asked_wait(response: HTTPResponse) -> float | None:
         return None
 
 
-def _validate_encoding(place: RemotePlace, response: HTTPResponse) -> None:
+def _validate_encoding(place: ServerPlace, response: HTTPResponse) -> None:
     """Refuse an answer that is compressed."""
     encoding = response.getheader("Content-Encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
@@ -605,7 +545,7 @@ def _validate_encoding(place: RemotePlace, response: HTTPResponse) -> None:
 
 
 def _validated(
-    place: RemotePlace, response: HTTPResponse, start: int, stop: int, *, is_first: bool
+    place: ServerPlace, response: HTTPResponse, start: int, stop: int, *, is_first: bool
 ) -> int:
     """The end of the bytes of an answer, which is what was asked for.
 

@@ -10,6 +10,7 @@ from ...core.dtypes import find
 from ...errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
 from ..base.contents import FileFinding, lists_read
 from ..base.pump import silent
+from ..base.raw import names_url
 from ..opening.paths import check_folder, format_of, index_of, lone, open_path
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def check_path(
     """All that is wrong with a file, or a folder of shards and an index, up to `MOST_FINDINGS`.
 
     Args:
-        path: The file, the folder, or its index.
+        path: The file, the folder, or its index; of one on a server, only headers are read.
         values: Also read all values, as `check_values` does.
         allow: As for `Format.read`.
         progress: Called with the number of bytes whenever some values have been checked.
@@ -80,6 +81,8 @@ def _opened(
     path: Path, allow: frozenset[str]
 ) -> tuple[Contents | ConversionError, Iterable[FileFinding]]:
     """A file's or folder's contents, or the error; and its findings, found during iteration."""
+    if names_url(path):
+        return _opened_remotely(path, allow)
     index = index_of(path)
     if index is not None:
         try:
@@ -94,6 +97,21 @@ def _opened(
         return error, ()
     held = form.tried(place, allow)
     return held, form.check(place, allow=allow, found=held)
+
+
+def _opened_remotely(
+    path: Path, allow: frozenset[str]
+) -> tuple[Contents | ConversionError, Iterable[FileFinding]]:
+    """What headers say of a file on a server: the rest of it is read for its values only."""
+    try:
+        contents = open_path(path, allow=allow)
+    except ConversionError as error:
+        return error, ()
+    records = (getattr(stored, "has_checksum", False) for stored in contents.tensors.values())
+    if not any(records):
+        return contents, ()
+    note = "its checksums are compared when the values are read, by check --values."
+    return contents, [FileFinding(str(path), None, None, note, error=False)]
 
 
 def check_values(
