@@ -162,7 +162,7 @@ class TorchQuick(Quick[TorchBackend]):
         from .bound import bound_stack, bound_step  # here, because fast paths need no plan
 
         if step.verb == "stack":
-            return bound_stack(self, plan)
+            return bound_stack(self.backend, self.join, plan)
         return bound_step(self.backend, step, plan)
 
     def for_many(self) -> Mapping[str, Callable[..., Any]]:

@@ -522,14 +522,14 @@ class TorchBackend(Backend):
         taken.untyped_storage().tensorferry_giver = x
         return taken
 
-    # -- one tensor over the devices of several processes; see `distributed` -----------------------
+    # -- one tensor over the devices of several processes; see `devices` ---------------------------
 
     def placement(self, device: object) -> Placement | None:
         return self._distributed.placement_on_mesh(device) if type(device) is tuple else None
 
     @cached_property
     def _distributed(self) -> Any:
-        return importlib.import_module(f"{__package__}.distributed")
+        return importlib.import_module(f"{__package__}.devices")
 
     def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str | Hint] | None:
         return self._distributed.misfit_of(placement, shape)  # type: ignore[no-any-return]
