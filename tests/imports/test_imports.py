@@ -217,7 +217,7 @@ UNUSED = (
     *("host.casts", "host.subnormals", "host.free_memory", "devices", "planning", "trees"),
     *("backends.numpy", "backends.torch.devices", "backends.together", "backends.torch.bound"),
     *("api", "core.request", "execution.run", "execution.recipes", "execution.groups"),
-    *("backends.torch._tensors", "files.loading", "files.base.nesting"),
+    *("files.loading", "files.base.nesting"),
     *("files.base.tree_strings", "files.pickles", "files.conversion", "files.reports"),
 )
 """What reads, casts, plans or moves tensors: a tensor over a map needs none of it."""
