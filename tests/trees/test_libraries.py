@@ -344,3 +344,12 @@ def test_no_library_is_imported_and_no_registry_changed():
     before = set(_pytree.SUPPORTED_NODES)
     ferry.convert_tree([cache_, dict_, model()], "numpy")
     assert set(_pytree.SUPPORTED_NODES) == before
+
+
+def test_the_text_in_a_tensordict_keeps_its_order():
+    """Whatever the hashes of its keys are in this process."""
+    tensordict = pytest.importorskip("tensordict")
+    text = {f"k{index}": f"text{index}" for index in range(20)}
+    tree = tensordict.TensorDict({"x": torch.ones(2), **text}, batch_size=[2])
+    assert [*ferry.snapshot(tree).keys()] == ["x", *text]
+    assert [*ferry.collate([tree, tree], "torch").keys()] == ["x", *text]

@@ -50,12 +50,11 @@ def _open(x: Any) -> Node:
     kind, plain = type(x), _library().TensorDict
     held: dict[str, Any] = dict(x.items())
     objects = {
-        key
+        key: value.data
         for key, value in held.items()
         if not (registry.is_known_tensor(type(value)) or type(value) is plain) and _is_object(value)
     }
-    for key in objects:
-        held[key] = held[key].data
+    held |= objects
     size, axes = x.batch_size, _names_of(x)
 
     def made(values: Sequence[Any], count: int | None) -> Any:
@@ -173,7 +172,7 @@ def _as_dict(value: Any) -> Any:
 def _filled(
     x: Any,
     found: dict[str, Any],
-    objects: set[str],
+    objects: dict[str, Any],
     size: Any,
     axes: tuple[str | None, ...],
     count: int | None,
@@ -183,7 +182,7 @@ def _filled(
     Args:
         x: The TensorDict.
         found: The values.
-        objects: The keys of those that are no tensors.
+        objects: Those of `x` that are no tensors, by their keys.
         size: The batch size of `x`.
         axes: The names of the axes of `x`.
         count: The number of samples in a batch; ``None`` if it is none.
