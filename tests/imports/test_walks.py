@@ -69,13 +69,14 @@ def walk(call, before=""):
     return json.loads(survives(code).splitlines()[-1])
 
 
-def test_a_first_conversion_walks_ten_rooms():
+def test_a_first_conversion_walks_eleven_rooms():
     """With both frameworks imported, and nothing of ours used yet: the function is only looked up."""
     rooms, climbs = walk("ferry.to_numpy(t)", "ferry.to_numpy")
     assert rooms[0] == "execution.calls"
     assert {"backends.registry", "backends.torch.quick", "backends.numpy.quick"} <= set(rooms)
-    assert len(rooms) <= 10, rooms
-    assert len(climbs) <= 2, climbs
+    # One of them finds the reader in C, which is imported when the first tensor is read.
+    assert len(rooms) <= 11, rooms
+    assert len(climbs) <= 3, climbs
 
 
 def test_a_second_conversion_stays_in_its_room():
@@ -93,8 +94,9 @@ def test_a_plan_for_the_host_does_not_ask_about_devices():
     # The code of the steps is what `explain` prints. That a table of `core` is asked between two
     # decisions counts as a climb, too.
     assert not {"backends.torch.declared", "backends.numpy.declared"} & set(rooms)
-    assert len(rooms) <= 24, rooms
-    assert len(climbs) <= 32, climbs
+    # The reader in C and the functions that steps are bound to come with the first tensor and plan.
+    assert len(rooms) <= 26, rooms
+    assert len(climbs) <= 33, climbs
 
 
 PLANNED = ("planner", "builder", "preconditions", "rules", "host_steps")
