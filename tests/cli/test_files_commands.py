@@ -873,6 +873,7 @@ def test_ctrl_c(run, files, monkeypatch, command):
 def test_options_reach_the_conversion(run, monkeypatch, options, expected):
     """Each option is handed on as it was typed, the others with their defaults; several inputs and one output."""
     plain = {
+        "storage_options": {},
         "to": None, "dtype": None, "overflow": "raise", "include": (), "exclude": (), "rename": (), "metadata": {},
         "shard": None, "tensors_only": False, "ties": "copy", "dequantize": False, "nulls": None, "ragged": None,
         "pad": None, "allow": (), "verify": False, "dry_run": False, "resume": False, "overwrite": False, "jobs": 1,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
-from ... import hints
 from ...errors import FileFormatError, UnsupportedTypeError, shown
 from ...hints import Hint, Spoken
 
@@ -123,7 +122,7 @@ def refuse_options(path: str | Path) -> NoReturn:
         why = "they are for files of other places, such as s3://bucket/model.safetensors"
     raise FileFormatError(
         f"storage_options say nothing about {url_told(text)[:200]}: {why}.",
-        Hint(hints.keyword("storage_options", None), ", or leave it out"),
+        "leave storage_options out",
     )
 
 

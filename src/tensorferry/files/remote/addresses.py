@@ -107,7 +107,7 @@ def headers_of(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         raise FileFormatError(
             "storage_options of http:// and https:// have headers only, with names and values that "
             "are strings of one line.",
-            'storage_options={"headers": {"Authorization": "Bearer …"}}',
+            '{"headers": {"Authorization": "Bearer …"}} as storage_options',
         )
     return pairs
 
