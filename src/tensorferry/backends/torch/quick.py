@@ -43,6 +43,7 @@ __all__ = [
     "signature_in_python",
 ]
 
+_extension: Any = c_extension("backends.torch._tensors")
 _DTYPE, _REQUIRES_GRAD, _NBYTES = map(attrgetter, ("dtype", "requires_grad", "nbytes"))
 _IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
 _LARGEST = 16
@@ -285,8 +286,7 @@ def reader(
         array: The fast path to NumPy for these.
     """
     exchange = getattr(backend.tensor, "__dlpack_c_exchange_api__", None)
-    extension: Any = c_extension("backends.torch._tensors")
-    if extension is None or exchange is None or memory.HEADER is None:
+    if _extension is None or exchange is None or memory.HEADER is None:
         return None
     rows, names = [], backend.names
 
@@ -311,7 +311,7 @@ def reader(
         facts = is_ambiguous, has_signature, may_be_negative, name in LISTED
         rows.append((code, bits, dtype, *through, *facts))
     try:
-        return extension.Reader(
+        return _extension.Reader(
             exchange=exchange,
             rows=tuple(rows),
             kinds=tuple(backend.memories),
