@@ -221,11 +221,11 @@ def _find(
             pad, *others = padding
             if pad is not None:
                 pad = dumps(pad, 2)  # by the types of numbers too, and the bits of floats
-            found = _programs(
+            programs_found = _programs(
                 target, followed, dtype, device, casting, grad, leaves, unknown, pad, *others
             )
-            if found is not None:
-                return found
+            if programs_found is not None:
+                return programs_found
         except (ConversionError, TypeError, ValueError):
             pass  # an error is raised below
     return _new_programs(asked, leaves, unknown, padding, nulls)

@@ -197,10 +197,10 @@ def _number(what: str, value: object) -> object:
 def _positive(multiple: int) -> int:
     if isinstance(multiple, bool) or not hasattr(multiple, "__index__"):
         raise TypeError(f"pad_to_multiple_of must be an integer, not {shown(multiple)}")
-    found = operator.index(multiple)
-    if found < 1:
+    number = operator.index(multiple)
+    if number < 1:
         raise ValueError(f"pad_to_multiple_of must be 1 or more, not {shown(multiple)}")
-    return found
+    return number
 
 
 NOT_PADDED = Padding(None, None, "right", False, False)
@@ -300,7 +300,7 @@ def common_dtype(infos: Sequence[TensorInfo], target: Backend, request: Request)
     if typed:
         weak = None
     else:
-        weak = dtypes.common_dtype({each.weak_dtype or each.dtype for each in infos})
+        weak = dtypes.common_dtype({one_info.weak_dtype or one_info.dtype for one_info in infos})
     return rules.target_dtype(_array(dtypes.common_dtype(names), weak), request, target)
 
 

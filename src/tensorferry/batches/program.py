@@ -206,18 +206,20 @@ class BatchPrograms:
             samples = self._without_tables(samples, masks)
         if not samples:
             raise ShapeError("There are no samples to collate.", None)
-        found = self._find(samples)
-        if found[0].has_tables and self._nulls is None:
+        batch_found = self._find(samples)
+        if batch_found[0].has_tables and self._nulls is None:
             # A table must become a dict first, in which a mask can be put beside a column.
             samples = self._without_tables(samples, masks)
-            found = self._find(samples)
-        return Batch(self, samples, found, prepare, masks)
+            batch_found = self._find(samples)
+        return Batch(self, samples, batch_found, prepare, masks)
 
     def _without_tables(self, samples: list[Any], masks: list[Any]) -> list[Any]:
         from ..trees.tables import with_column_keywords  # here, because most batches have no tables
 
         change = self._of_columns
-        return [with_column_keywords(each, index=False, masks=masks, **change) for each in samples]
+        return [
+            with_column_keywords(sample, index=False, masks=masks, **change) for sample in samples
+        ]
 
     # -- find -------------------------------------------------------------------------------------
 
@@ -231,7 +233,10 @@ class BatchPrograms:
             if taken is not None:
                 if made is not programs[0]:
                     # The one that was used last is tried first.
-                    self._kept[sight] = made, *[each for each in programs if each is not made]
+                    self._kept[sight] = (
+                        made,
+                        *[one_program for one_program in programs if one_program is not made],
+                    )
                 return made, *taken
         made, columns, structure, are_alike = self.make(samples)
         if are_alike and self.rule.chosen is None:
@@ -240,7 +245,9 @@ class BatchPrograms:
                 self._kept = {}
                 self._columns = len(made.columns)
                 programs = ()
-            self._columns -= sum(len(each.columns) for each in programs[_ALTERNATIVES - 1 :])
+            self._columns -= sum(
+                len(one_program.columns) for one_program in programs[_ALTERNATIVES - 1 :]
+            )
             self._kept[sight] = made, *programs[: _ALTERNATIVES - 1]
         return made, columns, structure.kept
 
@@ -262,7 +269,8 @@ class BatchPrograms:
             self.planner(structure, names).refuse_unknown_names(columns)
         kinds = list(map(self._kind_of, columns, names or [""] * len(columns)))
         has_tables = self.padding.adds and (
-            self.rule.chosen is not None or any(self._may_be_columns(each.types) for each in kinds)
+            self.rule.chosen is not None
+            or any(self._may_be_columns(one_kind.types) for one_kind in kinds)
         )
         positions = structure.positions() if self.padding.adds else []
         made = BatchProgram(structure.root, names, labels, kinds, positions, has_tables)
@@ -282,7 +290,9 @@ class BatchPrograms:
     def _kind_of(self, column: list[Any], name: str) -> ColumnKind:
         types, targets = types_in(column), self.targets
         patterns = (targets.rule.names, self.padding.by_name)
-        among = tuple([place_of_name(tuple([each for each, _ in x]), name) for x in patterns])
+        among = tuple(
+            [place_of_name(tuple([name_asked for name_asked, _ in x]), name) for x in patterns]
+        )
         convert: Any = Batch.planned
         value = self.padding.value_of(lambda: name)
         if self.rule.chosen is None and not any(issubclass(x, _LOOKED_AT) for x in types):
@@ -312,7 +322,9 @@ class BatchPrograms:
             return False
         from ..trees.tables import may_be_column  # here, because most batches have no columns
 
-        return any(may_be_column(each) or issubclass(each, np.ndarray) for each in others)
+        return any(
+            may_be_column(one_type) or issubclass(one_type, np.ndarray) for one_type in others
+        )
 
     # -- what columns have in common --------------------------------------------------------------
 
@@ -348,13 +360,13 @@ class BatchPrograms:
 
     def _asks_nothing(self, kind: ColumnKind, batch: Batch, index: int, first: Any) -> bool:
         """Whether the request asks of a column only the dtype and the device that it has anyway."""
-        (each,), likeness = kind.types, None
-        if each not in PYTHON_NUMBERS:
-            owner = registry.BY_TYPE.get(each)
+        (only_type,), likeness = kind.types, None
+        if only_type not in PYTHON_NUMBERS:
+            owner = registry.BY_TYPE.get(only_type)
             likeness = None if owner is None else owner.quick.likeness(first)
             if likeness is None:
                 return False
-        key = each, likeness, kind.among, self.environment()
+        key = only_type, likeness, kind.among, self.environment()
         known = self._idle.get(key)
         if known is None:
             if len(self._idle) >= _MOST_RECIPES:
@@ -372,7 +384,7 @@ class Batch:
     Args:
         programs: The programs of the request.
         samples: The samples.
-        found: The program, the columns, and what containers are made from.
+        batch_found: The program, the columns, and what containers are made from.
         prepare: As for `Columns`.
         masks: The leaves that are masks of nulls.
     """
@@ -386,13 +398,13 @@ class Batch:
         self,
         programs: BatchPrograms,
         samples: list[Any],
-        found: Found,
+        batch_found: Found,
         prepare: Callable[..., Prepared],
         masks: Sequence[Any],
     ) -> None:
         self._programs = programs
         self._samples = samples
-        self._made, self._columns, self._kept = found
+        self._made, self._columns, self._kept = batch_found
         self._prepare = prepare
         self._masks = masks
         self._marks: list[tuple[int, str, Any]] = []
@@ -451,8 +463,8 @@ class Batch:
             leaves.append(StackedLeaf(path, leaf.prepared.plan, padded_to))
             outer = path.removesuffix('"]')
             leaves += [
-                StackedLeaf(f'{outer}_{keyword}"]', each.plan, None, keyword)
-                for keyword, each in beside
+                StackedLeaf(f'{outer}_{keyword}"]', mark_plan.plan, None, keyword)
+                for keyword, mark_plan in beside
             ]
         return BatchPlan(len(self._samples), tuple(leaves), tuple(kept))
 
@@ -487,7 +499,7 @@ class Batch:
 
     def kept(self, _index: int, column: list[Any]) -> Any:
         """What becomes of objects that are no tensors: a list, or ``None``."""
-        return None if all(each is None for each in column) else column
+        return None if all(value is None for value in column) else column
 
     def tensors(self, index: int, column: list[Any]) -> Any:
         """The tensor of tensors, or of numbers, of one type.
@@ -575,16 +587,16 @@ class Batch:
             _HiddenContainersError: Some leaves are containers.
             ConversionError: They cannot be stacked or converted.
         """
-        kind, planner, found = self._made.columns[index], self.planner, None
+        kind, planner, column_plan = self._made.columns[index], self.planner, None
         try:
-            found = planner.leaf(index, column, kind.types)
+            column_plan = planner.leaf(index, column, kind.types)
         finally:
-            is_read = self._is_sure or (found is not None and found.read is not None)
+            is_read = self._is_sure or (column_plan is not None and column_plan.read is not None)
             if not is_read and hide_containers(column, kind.types, rows=planner.rule.takes_rows):
                 raise _HiddenContainersError
-        if kind.convert is not Batch.kept and found.prepared is found.read is None:
+        if kind.convert is not Batch.kept and column_plan.prepared is column_plan.read is None:
             self._is_other_text = True
-        return found, self._beside(index, found)
+        return column_plan, self._beside(index, column_plan)
 
     # -- masks and lengths ------------------------------------------------------------------------
 

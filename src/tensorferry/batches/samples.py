@@ -68,10 +68,10 @@ def _take(
 ) -> bool:
     if met is not None:
         met += samples[1:]
-    found = _in_columns(container, samples)
-    if found is None or len(found[1]) != container.size:
+    whole_and_values = _in_columns(container, samples)
+    if whole_and_values is None or len(whole_and_values[1]) != container.size:
         return False
-    whole, values = found
+    whole, values = whole_and_values
     wholes.append(whole)
     start = 0
     for at, inner in container.inner:
@@ -113,7 +113,7 @@ def _are_alike(whole: Any, other: Any) -> bool:
     if not (isinstance(whole, Node) and isinstance(other, Node)):
         return are_alike(whole, other)
     parts = (whole.entries, other.entries), (whole.static, other.static)
-    are_equal = all(equal(*each) for each in (*parts, (whole.registered, other.registered)))
+    are_equal = all(equal(*pair) for pair in (*parts, (whole.registered, other.registered)))
     return are_equal and other.no_batch is None
 
 
@@ -147,7 +147,7 @@ def place_of(tree: Any, position: Sequence[int]) -> tuple[MutableMapping[Any, An
     """
     for at in position[:-1]:
         opened = (opening.open(tree) for opening in openings_of(type(tree)))
-        _, values = next(each for each in opened if each is not None)
+        _, values = next(opened_one for opened_one in opened if opened_one is not None)
         tree = [*values][at]
     if not position or not isinstance(tree, MutableMapping):
         return None
@@ -186,11 +186,11 @@ def columns_of(samples: list[Any], rule: LeafRule) -> tuple[list[list[Any]], Str
         return taken[0], structure, True
     columns = [[leaf] for leaf in first]
     for number, sample in enumerate(samples[1:], 1):
-        found, other = take_apart(sample, chosen, rows=rows)
-        rule.check(other, found)
+        leaves, other = take_apart(sample, chosen, rows=rows)
+        rule.check(other, leaves)
         if not structure.is_like(other):
-            found = _in_order_of(structure, found, other, number)
-        for column, leaf in zip(columns, found, strict=True):
+            leaves = _in_order_of(structure, leaves, other, number)
+        for column, leaf in zip(columns, leaves, strict=True):
             column.append(leaf)
     return columns, structure, False
 
@@ -224,11 +224,11 @@ def _are_surely_alike(
         for container, first in structure.containers()
         if container.kind is list
     ]
-    return not (rows and any(place in each for place in mixed for each in lists))
+    return not (rows and any(place in kinds for place in mixed for kinds in lists))
 
 
 def _in_order_of(
-    structure: Structure, found: list[Any], other: Structure, number: int
+    structure: Structure, leaves: list[Any], other: Structure, number: int
 ) -> list[Any]:
     """The leaves of a sample, in the order of the first sample.
 
@@ -236,7 +236,7 @@ def _in_order_of(
         UnsupportedTypeError: It has another structure.
     """
     paths = structure.paths()
-    by_path = dict(zip(other.paths(), found, strict=True))
+    by_path = dict(zip(other.paths(), leaves, strict=True))
     odd = [path for path in paths if path not in by_path] or [
         path for path in by_path if path not in set(paths)
     ]
@@ -265,7 +265,7 @@ def _compare(
     """
     for path in {**first, **other}:
         here, there = first.get(path), other.get(path)
-        kinds = ["plain container" if each is None else each[0].__name__ for each in (here, there)]
+        kinds = ["plain container" if side is None else side[0].__name__ for side in (here, there)]
         if here is None or there is None or here[0] is not there[0]:
             what = f"is {an(kinds[0])} in one and {an(kinds[1])} in the other"
         elif not equal(here[1], there[1]):
@@ -282,5 +282,5 @@ def _names(x: Any, y: Any) -> str:
     """The names of static fields that differ, if they have names."""
     if not isinstance(x, tuple) or not isinstance(y, tuple):
         return ""
-    found = [entry for entry in {**x[0], **y[0]} if not equal(x[0].get(entry), y[0].get(entry))]
-    return ": " + ", ".join(found) if found else ""
+    differing = [entry for entry in {**x[0], **y[0]} if not equal(x[0].get(entry), y[0].get(entry))]
+    return ": " + ", ".join(differing) if differing else ""

@@ -94,14 +94,14 @@ def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | No
     weak: dict[str, int] = {}
     for number, leaf in enumerate(column):
         if type(leaf) is list:
-            found = set(map(_dtype_of_type, element_types(leaf) if leaf else ()))
+            kinds = set(map(_dtype_of_type, element_types(leaf) if leaf else ()))
         elif isinstance(leaf, _NUMBERS):
-            found = {_dtype_of_type(type(leaf))}
+            kinds = {_dtype_of_type(type(leaf))}
         else:
-            found = set()
+            kinds = set()
             if members is not None and members.which is not None:
-                found = {_dtype_of(members.infos[members.which[number]])}
-        for name, is_weak in filter(None, found):
+                kinds = {_dtype_of(members.infos[members.which[number]])}
+        for name, is_weak in filter(None, kinds):
             (weak if is_weak else typed).setdefault(name, number)
     floats = {name for name in typed if _kind(name) in ("float", "complex")}
     ranks = {name: _rank(_kind(name)) for name in (*typed, *weak)}
@@ -241,7 +241,7 @@ class Columns(NamedTuple):
             if not any(self.rule.keeps_refused(leaf, error) for leaf in column):
                 raise
             return ColumnPlan(None, column)
-        return ColumnPlan(None, None if all(each is None for each in column) else column)
+        return ColumnPlan(None, None if all(value is None for value in column) else column)
 
     def refuse_unknown_names(self, columns: list[list[Any]]) -> None:
         """Raise if a mapping in ``dtype=`` or ``pad=`` has a name that no tensor has.
@@ -294,11 +294,11 @@ class Columns(NamedTuple):
             value = None
         if len(types) == 1 and (types <= _READ or isinstance(column[0], np.generic)):
             if list in types:
-                found = self._lists(index, column, value, conversion)
+                column_plan = self._lists(index, column, value, conversion)
             else:
-                found = self._numbers(index, column, conversion)
-            if found is not None:
-                return found
+                column_plan = self._numbers(index, column, conversion)
+            if column_plan is not None:
+                return column_plan
         _refuse_other_categories(column)
         are_numbers, members = _are_numbers(types), None
         if value is not None or not are_numbers:
@@ -400,10 +400,10 @@ class Columns(NamedTuple):
 
     def marks_of(self, leaf: ColumnPlan) -> list[tuple[str, NewArray, Conversion]]:
         """A padded leaf's mask and lengths: each a keyword, an array, and a conversion."""
-        found = []
+        marks = []
         if leaf.extent is not None:
-            found = self.padding.marks_of(leaf.extent)
-        if not found:
+            marks = self.padding.marks_of(leaf.extent)
+        if not marks:
             return []
         conversion = leaf.conversion
         if leaf.prepared is not None:
@@ -413,7 +413,7 @@ class Columns(NamedTuple):
                 device = leaf.prepared.recipe.plan.result.device
                 request = request._replace(device=None if device == HOST else device)
             conversion = conversion_of(leaf.prepared.target, request)
-        return [(keyword, NewArray(mark), _of_marks(conversion)) for keyword, mark in found]
+        return [(keyword, NewArray(mark), _of_marks(conversion)) for keyword, mark in marks]
 
     def _is_stacked(self, index: int, column: list[Any], types: set[type]) -> bool:
         """Whether the leaves of a column are tensors.
@@ -550,9 +550,9 @@ class Columns(NamedTuple):
     def _ragged(self, index: int, message: str, column: Sequence[Any] = ()) -> ShapeError:
         """The error for shapes that differ, with the hint to pad them if they have as many axes."""
         axes = {
-            len(each.shape) if hasattr(each, "shape") else len(shape_of(each))
-            for each in column
-            if hasattr(each, "shape") or isinstance(each, (*PYTHON_NUMBERS, list, tuple))
+            len(value.shape) if hasattr(value, "shape") else len(shape_of(value))
+            for value in column
+            if hasattr(value, "shape") or isinstance(value, (*PYTHON_NUMBERS, list, tuple))
         }
         if len(axes) > 1:
             return ShapeError(message, APART)
@@ -691,11 +691,11 @@ def _refuse_other_categories(column: list[Any]) -> None:
     if type(column[0]) is not TableContents:
         return
     known = [
-        each.found.categories()
-        for each in column
-        if getattr(each.found, "categories", None) is not None
+        contents.found.categories()
+        for contents in column
+        if getattr(contents.found, "categories", None) is not None
     ]
-    odd = next((number for number, each in enumerate(known) if each != known[0]), None)
+    odd = next((number for number, contents in enumerate(known) if contents != known[0]), None)
     if odd is not None:
         raise UnsupportedTypeError(
             f"The categories in samples[0] and samples[{odd}] differ, "
@@ -734,7 +734,7 @@ def _where_they_are(members: Members, target: Backend, request: Request) -> Requ
 def _of_one_kind(place: str, column: Sequence[Any]) -> Hint:
     """The hint for a column with only some tensors: the samples in which it is like the first."""
     here = f"sample{place}"
-    if any(each is None for each in column):
+    if any(value is None for value in column):
         alike = f"{here} is not None"
     else:
         alike = f"type({here}) is type(samples[0]{place})"

@@ -68,10 +68,10 @@ def filled(
             memory without it.
     """
     if memory is None:
-        found = memory_for(stop - start, dtype)
+        part_of_memory = memory_for(stop - start, dtype)
     else:
-        found = memory[: stop - start]
-    target = words_of(found)
+        part_of_memory = memory[: stop - start]
+    target = words_of(part_of_memory)
     for move in moves:
         for part in clipped(move, start, stop):
             pieces: Iterable[tuple[Move, Array]]
@@ -81,7 +81,7 @@ def filled(
                 pieces = sources(part)
             for piece, elements in pieces:
                 copy_moves([piece], {piece.source: words_of(elements)}, target, start, release)
-    return found
+    return part_of_memory
 
 
 def memory_for(count: int, dtype: str) -> Array:
@@ -117,8 +117,8 @@ def viewed(array: Array, dtype: str) -> Array:
     """The bytes of an array of one axis as elements of another dtype: little-endian, as in files."""
     kind = numpy_dtype(dtype)
     if sys.byteorder == "little" or kind.itemsize == array.itemsize:
-        found: Array = array.view(kind)
-        return found
+        view: Array = array.view(kind)
+        return view
     swapped: Array = array.byteswap().view(kind)
     back: Array = swapped.byteswap()
     return back

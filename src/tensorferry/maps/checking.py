@@ -43,7 +43,7 @@ def findings(
         source: The tensors of the source.
         target: Those that a target must have; ``None`` if it is not known.
     """
-    found = [*lowered.findings]
+    all_findings = [*lowered.findings]
     # Layers are alike: moves that differ only in their sources write the same elements.
     known: dict[object, bool] = {}
     for name, made in lowered.tensors.items():
@@ -54,11 +54,11 @@ def findings(
             if is_covered is None:
                 is_covered = known[key] = covers_once(map(box_of, moves), size)
             if not is_covered:
-                found.append(_uncovered(name, [box_of(move) for move in moves], size))
-    found += _unused(lowered, source)
+                all_findings.append(_uncovered(name, [box_of(move) for move in moves], size))
+    all_findings += _unused(lowered, source)
     if target is not None:
-        found += _against(lowered, target)
-    return found
+        all_findings += _against(lowered, target)
+    return all_findings
 
 
 def _uncovered(name: str, boxes: list[Box], size: int) -> MapFinding:
@@ -88,7 +88,7 @@ def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[MapFinding]:
         for move in moves:
             if isinstance(move.source, str):
                 used[move.source].append(move)
-    found = []
+    unused_parts = []
     # Layers are alike: of most tensors the same elements are used.
     known: dict[object, tuple[set[Box], bool]] = {}
     for name, header in source.items():
@@ -105,17 +105,19 @@ def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[MapFinding]:
         if is_covered:
             continue
         if not boxes:
-            found.append(
+            unused_parts.append(
                 MapFinding("unused", name, "is in no tensor of the target, and not in drop")
             )
             continue
         unused = _left(boxes, header.size)
         if unused is None:
-            found.append(MapFinding("unused", name, "it is not known whether all of it is used"))
+            unused_parts.append(
+                MapFinding("unused", name, "it is not known whether all of it is used")
+            )
         elif unused[0]:
             count, first = unused
-            place = [int(each) for each in np.unravel_index(first, header.shape)]
-            found.append(
+            place = [int(coordinate) for coordinate in np.unravel_index(first, header.shape)]
+            unused_parts.append(
                 MapFinding(
                     "unused",
                     name,
@@ -123,7 +125,7 @@ def _unused(lowered: Lowered, source: Mapping[str, Header]) -> list[MapFinding]:
                     f"in drop; the first is at {place}",
                 )
             )
-    return found
+    return unused_parts
 
 
 def _left(boxes: set[Box], size: int) -> tuple[int, int] | None:
@@ -140,16 +142,16 @@ def _left(boxes: set[Box], size: int) -> tuple[int, int] | None:
 
 
 def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[MapFinding]:
-    found = []
+    differences = []
     for name, header in target.items():
         made = lowered.tensors.get(name)
         if made is None:
             if name not in lowered.unmade:
-                found.append(
+                differences.append(
                     MapFinding("unfilled", name, "the target has it, and the table does not")
                 )
         elif made.header.shape != header.shape:
-            found.append(
+            differences.append(
                 MapFinding(
                     "shape",
                     name,
@@ -157,20 +159,20 @@ def _against(lowered: Lowered, target: Mapping[str, Header]) -> list[MapFinding]
                 )
             )
         elif made.header.dtype != header.dtype:
-            found.append(
+            differences.append(
                 MapFinding(
                     "dtype", name, f"is {made.header.dtype}, and the target has {header.dtype}"
                 )
             )
-    found += [
+    differences += [
         MapFinding("unknown", name, "the target has no such tensor")
         for name in lowered.tensors
         if name not in target
     ]
-    return found
+    return differences
 
 
-def refuse(found: Sequence[MapFinding]) -> None:
+def refuse(map_findings: Sequence[MapFinding]) -> None:
     """Raise what is wrong; what is alike but for numbers in names, once.
 
     Raises:
@@ -178,9 +180,11 @@ def refuse(found: Sequence[MapFinding]) -> None:
         TreeError: Several things are.
     """
     alike: dict[tuple[str, str, str], list[MapFinding]] = defaultdict(list)
-    for each in found:
-        alike[each.kind, _without_numbers(each.tensor), _without_numbers(each.message)].append(each)
-    ways = _Ways(found)
+    for finding in map_findings:
+        alike[
+            finding.kind, _without_numbers(finding.tensor), _without_numbers(finding.message)
+        ].append(finding)
+    ways = _Ways(map_findings)
     errors: list[ConversionError] = []
     for (kind, _, _), some in alike.items():
         first = some[0]
@@ -224,16 +228,16 @@ class _Ways:
     """What to do about findings: one hint for all of a kind, at the first of them.
 
     Args:
-        found: The findings.
+        map_findings: The findings.
     """
 
-    def __init__(self, found: Iterable[MapFinding]) -> None:
-        unused = [each.tensor for each in found if each.kind == "unused"]
+    def __init__(self, map_findings: Iterable[MapFinding]) -> None:
+        unused = [finding.tensor for finding in map_findings if finding.kind == "unused"]
         globs = dict.fromkeys(map(_without_numbers, unused))
         exact = unused if len(unused) == 1 else globs
         self._drop = [*exact][:_MOST_IN_HINT]
         self._lengths = dict.fromkeys(
-            [each.length for each in found if each.length is not None], _SOME_LENGTH
+            [finding.length for finding in map_findings if finding.length is not None], _SOME_LENGTH
         )
 
     def of(self, kind: str, finding: MapFinding) -> Hint | None:

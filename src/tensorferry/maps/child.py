@@ -154,10 +154,10 @@ def reference_to(convert: Callable[..., Any] | str) -> tuple[str, bytes | None]:
 
 
 def _names(module: Any, name: str) -> Any:
-    found = module
+    named = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        named = getattr(named, part, None)
+    return named
 
 
 def _pickled(convert: Callable[..., Any], module: str) -> bytes:
@@ -178,12 +178,12 @@ def _pickled(convert: Callable[..., Any], module: str) -> bytes:
         if known is not None and importlib.util.find_spec(module) is None:
             cloudpickle.register_pickle_by_value(known)
     try:
-        found: bytes = cloudpickle.dumps(convert)
+        pickled: bytes = cloudpickle.dumps(convert)
     except Exception as error:
         raise UnsupportedTypeError(
             f"The converter holds what cannot be sent to another process: {error}.", way
         ) from error
-    return found
+    return pickled
 
 
 class Child:
@@ -245,7 +245,7 @@ class Child:
                 # Threads of these begin at import, and a process with threads cannot be forked.
                 "OPENBLAS_NUM_THREADS": "1",
                 "PYTHONPATH": os.pathsep.join(
-                    dict.fromkeys(each or str(Path.cwd()) for each in paths)
+                    dict.fromkeys(path or str(Path.cwd()) for path in paths)
                 ),
             }
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter
@@ -316,10 +316,10 @@ class Child:
             raise ConverterFailedError(
                 f"did not end within {self._job.seconds:g} seconds", self._log()
             )
-        found = b"".join(lines)
-        if not found:
+        written = b"".join(lines)
+        if not written:
             raise EOFError
-        answer: dict[str, Any] = json.loads(found)
+        answer: dict[str, Any] = json.loads(written)
         if "answer" in answer:
             answer = json.loads(Path(answer["answer"]).read_text())
         return answer

@@ -58,7 +58,7 @@ def _cells(place: int, header: Header, parts: Any) -> tuple[Cell, ...]:
 
 def _made(made: MadeTensor, cells: Mapping[str, tuple[Cell, ...]]) -> tuple[Cell, ...]:
     """The elements of a tensor of the target; views and casts are drawn as what is moved."""
-    found = [Cell(None, "")] * made.moved
+    target_cells = [Cell(None, "")] * made.moved
     for move in made.moves:
         for index in product(*map(range, move.sizes)):
             to = sum(at * step for at, step in zip(index, move.target_steps, strict=True))
@@ -67,5 +67,5 @@ def _made(made: MadeTensor, cells: Mapping[str, tuple[Cell, ...]]) -> tuple[Cell
                 cell = Cell(None, f"{move.source.number:g}")
             else:
                 cell = cells[str(move.source)][move.source_start + of]
-            found[move.target_start + to] = cell
-    return tuple(found)
+            target_cells[move.target_start + to] = cell
+    return tuple(target_cells)

@@ -64,7 +64,7 @@ def dropped(
         formulas: The formulas of lengths in it.
         touched: For each model, sources of outputs whose rule says nothing.
     """
-    found: list[_Lost] = []
+    lost_parts: list[_Lost] = []
     for place, model in enumerate(models):
         given = formulas.unknown_in(table.dims, place)
         used: dict[str, set[Box]] = defaultdict(set)
@@ -77,8 +77,10 @@ def dropped(
             if name in touched[place] or not header.size:
                 continue
             parts = _parts(used.get(name, set()), header.shape, header.size)
-            found += [_Lost(place, numbered(name), at, slices) for at, slices in enumerate(parts)]
-    return tuple(_references(found, models, formulas))
+            lost_parts += [
+                _Lost(place, numbered(name), at, slices) for at, slices in enumerate(parts)
+            ]
+    return tuple(_references(lost_parts, models, formulas))
 
 
 def _parts(boxes: set[Box], shape: tuple[int, ...], size: int) -> Iterator[Slices]:
@@ -110,10 +112,10 @@ def _parts(boxes: set[Box], shape: tuple[int, ...], size: int) -> Iterator[Slice
 
 
 def _trimmed(slices: Slices) -> Slices:
-    found = list(slices)
-    while found and found[-1] == (None, None):
-        found.pop()
-    return tuple(found)
+    trimmed = list(slices)
+    while trimmed and trimmed[-1] == (None, None):
+        trimmed.pop()
+    return tuple(trimmed)
 
 
 def _references(
@@ -121,11 +123,11 @@ def _references(
 ) -> Iterator[Reference]:
     """Yield what is dropped, for all numbers in names where that is the same."""
     groups: dict[Any, list[_Lost]] = defaultdict(list)
-    for each in found:
-        kind = tuple([(start is None, stop is None) for start, stop in each.slices])
+    for part in found:
+        kind = tuple([(start is None, stop is None) for start, stop in part.slices])
         # In one model, other places are another part.
-        places = each.slices if len(models) == 1 else None
-        groups[each.name.texts, kind, each.number, places].append(each)
+        places = part.slices if len(models) == 1 else None
+        groups[part.name.texts, kind, part.number, places].append(part)
     for lost in groups.values():
         slices = _as_slices(lost, models, formulas)
         if slices is None:
@@ -134,7 +136,7 @@ def _references(
         if template is not None:
             yield Reference(template, slices)
             continue
-        for exact in dict.fromkeys(each.name.template() for each in lost):
+        for exact in dict.fromkeys(part.name.template() for part in lost):
             yield Reference(exact, slices)
 
 
@@ -142,7 +144,7 @@ def _template(
     texts: tuple[str, ...], lost: Sequence[_Lost], models: Sequence[Model]
 ) -> NameTemplate | None:
     """A name for all that is lost, if no other source has it."""
-    rows = {each.name.numbers for each in lost}
+    rows = {part.name.numbers for part in lost}
     if len(rows) < 2:
         return None
     varying = [at for at in range(len(texts) - 1) if len({row[at] for row in rows}) > 1]
@@ -151,7 +153,7 @@ def _template(
     for at in varying[:6]:
         formulas[at] = Formula.of(next(names))
     template = lost[0].name.template(formulas)
-    there = {(each.model, each.name.numbers) for each in lost}
+    there = {(part.model, part.name.numbers) for part in lost}
     for place, model in enumerate(models):
         for name in model.source:
             if template.match(name) is not None and (place, numbered(name).numbers) not in there:
@@ -164,8 +166,8 @@ def _as_slices(
 ) -> tuple[AxisSlice, ...] | None:
     """What is taken of the axes; ``None`` if it is not the same wherever a model has it."""
     by_model: dict[int, set[Slices]] = defaultdict(set)
-    for each in lost:
-        by_model[each.model].add(each.slices)
+    for part in lost:
+        by_model[part.model].add(part.slices)
     if any(len(every) > 1 for every in by_model.values()):
         return None
     known = {model: next(iter(every)) for model, every in by_model.items()}

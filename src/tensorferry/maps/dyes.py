@@ -112,7 +112,7 @@ class Dye:
         self._mask = np.uint32((1 << self._bits) - 1)
         self._shift = np.uint32((self._bits + 1) // 2)
         self._inverses = [
-            np.uint32(pow(each, -1, 1 << self._bits) & 0xFFFFFFFF) for each in _MIXERS
+            np.uint32(pow(mixer, -1, 1 << self._bits) & 0xFFFFFFFF) for mixer in _MIXERS
         ]
         self._numbers = {name: number for number, name in enumerate(headers)}
 
@@ -125,34 +125,34 @@ class Dye:
     def passes(self, manner: Manner = "whole") -> list[Pass]:
         """All passes that carry the numbers of all tensors."""
         every = {alphabet(header.dtype, manner) for header in self.headers.values()}
-        count = max((self.digits(each.bits) for each in every), default=0)
+        count = max((self.digits(letters.bits) for letters in every), default=0)
         # Each with other seeds, so that what is made up at random is no constant.
         return [Pass("digits", index, manner, index) for index in range(count)]
 
     def _mixed(self, numbers: Array) -> Array:
-        found: Array = numbers + _FIRST
-        for each in _MIXERS:
-            found *= np.uint32(each)
-            found &= self._mask
-            found ^= found >> self._shift
-        return found
+        mixed: Array = numbers + _FIRST
+        for mixer in _MIXERS:
+            mixed *= np.uint32(mixer)
+            mixed &= self._mask
+            mixed ^= mixed >> self._shift
+        return mixed
 
     def _unmixed(self, mixed: Array) -> Array:
-        for each in reversed(self._inverses):
+        for inverse in reversed(self._inverses):
             mixed = mixed ^ (mixed >> self._shift)
-            mixed = mixed * each & self._mask
-        found: Array = (mixed - _FIRST) & self._mask
-        return found
+            mixed = mixed * inverse & self._mask
+        numbers: Array = (mixed - _FIRST) & self._mask
+        return numbers
 
     @staticmethod
     def _check(numbers: Array) -> Array:
         """Bits that depend on all of a number, and not as the mixed ones do."""
-        found: Array = (numbers + _FIRST) ^ (numbers >> np.uint32(15))
-        found = found * np.uint32(_CHECKERS[0])
-        found ^= found >> np.uint32(13)
-        found *= np.uint32(_CHECKERS[1])
-        found >>= np.uint32(32 - _CHECK_BITS)
-        return found
+        check: Array = (numbers + _FIRST) ^ (numbers >> np.uint32(15))
+        check = check * np.uint32(_CHECKERS[0])
+        check ^= check >> np.uint32(13)
+        check *= np.uint32(_CHECKERS[1])
+        check >>= np.uint32(32 - _CHECK_BITS)
+        return check
 
     def _digit(self, numbers: Array, index: int, bits: int) -> Array:
         own = -(-self._bits // bits)
@@ -160,9 +160,9 @@ class Dye:
             word, at = self._mixed(numbers), index
         else:
             word, at = self._check(numbers), index - own
-        found: Array = word >> np.uint32(at * bits)
-        found &= np.uint32((1 << bits) - 1)
-        return found.astype(np.uint8)
+        digit: Array = word >> np.uint32(at * bits)
+        digit &= np.uint32((1 << bits) - 1)
+        return digit.astype(np.uint8)
 
     # -- tensors -------------------------------------------------------------------------------------
 
@@ -179,16 +179,16 @@ class Dye:
         seeds = np.random.SeedSequence((one.seed, self._numbers[name]))
         random = np.random.Generator(np.random.SFC64(seeds))
         if one.kind == "bits":
-            found = _random_bits(random, header.size, header.dtype)
-            _add_specials(random, found, header.dtype)
-            return found.reshape(header.shape)
+            elements = _random_bits(random, header.size, header.dtype)
+            _add_specials(random, elements, header.dtype)
+            return elements.reshape(header.shape)
         return _random_numbers(random, header.size, header.dtype, one.kind).reshape(header.shape)
 
     def _dyed(self, name: str, one: Pass) -> Array:
         header = self.headers[name]
         letters = alphabet(header.dtype, one.manner)
         kind = numpy_dtype(header.dtype)
-        found = np.empty(header.size, kind)
+        dyed = np.empty(header.size, kind)
         index = one.digit % self.digits(letters.bits)
         values = letters.first + letters.step * np.arange(1 << letters.bits)
         table = values.astype(np.float32).astype(kind)
@@ -196,8 +196,8 @@ class Dye:
             stop = min(start + _CHUNK, header.size)
             first = self.starts[name]
             numbers = np.arange(first + start, first + stop, dtype=np.uint32)
-            found[start:stop] = table.take(self._digit(numbers, index, letters.bits))
-        return found
+            dyed[start:stop] = table.take(self._digit(numbers, index, letters.bits))
+        return dyed
 
     # -- what came out -------------------------------------------------------------------------------
 
@@ -216,17 +216,17 @@ class Dye:
             manner: The alphabet.
             affine: A factor and a summand: what is found is a copy times one, plus the other.
         """
-        found = np.full(size, -1, np.int64)
+        numbers = np.full(size, -1, np.int64)
         every = self._alphabets(manner)
         for start in range(0, size, _READ):
             stop = min(start + _READ, size)
             parts = parts_of(start, stop)
             for first in range(0, stop - start, _CHUNK):
-                some = [each[first : first + _CHUNK] for each in parts]
+                some = [array[first : first + _CHUNK] for array in parts]
                 for letters, ranges in every.items():
-                    place = found[start + first : start + first + len(some[0])]
+                    place = numbers[start + first : start + first + len(some[0])]
                     self._read(place, some, letters, affine, ranges)
-        return found
+        return numbers
 
     def _alphabets(self, manner: Manner) -> dict[Alphabet, Array]:
         """The alphabets, each with the numbers at which the tensors that have it begin and end."""
@@ -244,7 +244,7 @@ class Dye:
 
     def _read(
         self,
-        found: Array,
+        numbers_read: Array,
         parts: list[Array],
         letters: Alphabet,
         affine: tuple[float, float],
@@ -252,8 +252,8 @@ class Dye:
     ) -> None:
         """Put in the numbers of the elements that are digits of an alphabet in all passes."""
         bits, own = letters.bits, -(-self._bits // letters.bits)
-        words = [np.zeros(found.size, np.uint32), np.zeros(found.size, np.uint32)]
-        is_digit = found < 0
+        words = [np.zeros(numbers_read.size, np.uint32), np.zeros(numbers_read.size, np.uint32)]
+        is_digit = numbers_read < 0
         count = self.digits(bits)
         first: list[Array] = []
         for index, part in enumerate(parts):
@@ -275,7 +275,7 @@ class Dye:
         else:
             is_digit &= np.searchsorted(ranges, numbers, "right") % 2 == 1
         is_digit &= self._check(numbers) == words[1]
-        np.copyto(found, numbers, where=is_digit)
+        np.copyto(numbers_read, numbers, where=is_digit)
 
 
 def _digits(part: Array, letters: Alphabet, affine: tuple[float, float], is_digit: Array) -> Array:
@@ -330,11 +330,11 @@ def _add_specials(random: np.random.Generator, array: Array, dtype: str) -> None
         return
     kind = array.dtype
     words = array.view(f"u{kind.itemsize}")
-    inf, one = [np.array([each], kind).view(words.dtype)[0] for each in (np.inf, 1)]
+    inf, one = [np.array([value], kind).view(words.dtype)[0] for value in (np.inf, 1)]
     sign = words.dtype.type(1 << (8 * kind.itemsize - 1))
     tiny = words.dtype.type(1)
     plain = [inf, inf - tiny, inf + tiny, inf | (one >> tiny), inf * 0, tiny, one]
-    specials = np.array([*plain, *[each | sign for each in plain]], words.dtype)
+    specials = np.array([*plain, *[value | sign for value in plain]], words.dtype)
     places = np.unique(random.integers(0, array.size, count))
     words[places] = random.choice(specials, len(places))
 
@@ -356,8 +356,8 @@ def _random_numbers(random: np.random.Generator, size: int, dtype: str, how: Kin
     wide = np.float64 if row.precision > 24 else np.float32
     values = random.random(size, dtype=wide)
     values += wide(first)
-    found: Array = values.astype(kind, copy=False)
-    return found
+    narrowed: Array = values.astype(kind, copy=False)
+    return narrowed
 
 
 def total_bytes(headers: Iterable[Header]) -> int:

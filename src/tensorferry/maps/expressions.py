@@ -50,7 +50,7 @@ class AxisSlice(NamedTuple):
     is_index: bool = False
 
     def __str__(self) -> str:
-        start, stop, step = ["" if each is None else str(each) for each in self[:3]]
+        start, stop, step = ["" if place is None else str(place) for place in self[:3]]
         if self.is_index:
             return start
         return f"{start}:{stop}" if self.step is None else f"{start}:{stop}:{step}"
@@ -204,16 +204,16 @@ def names_in(
 
 def lengths_in(expression: Expression) -> frozenset[str]:
     """The names of lengths in an expression."""
-    found: set[str] = set()
+    names: set[str] = set()
     pattern = getattr(expression, "pattern", None)
     if pattern is not None:
-        found |= pattern.names
+        names |= pattern.names
     if isinstance(expression, Reference):
-        places = [place for each in expression.slices for place in each[:3]]
-        found |= frozenset().union(*[place.names for place in places if place is not None])
+        places = [place for axis_slice in expression.slices for place in axis_slice[:3]]
+        names |= frozenset().union(*[place.names for place in places if place is not None])
     if isinstance(expression, Fill):
-        found |= frozenset().union(*[length.names for length in expression.shape])
-    return frozenset(found).union(*map(lengths_in, parts_of(expression)))
+        names |= frozenset().union(*[length.names for length in expression.shape])
+    return frozenset(names).union(*map(lengths_in, parts_of(expression)))
 
 
 def with_names(
@@ -223,7 +223,7 @@ def with_names(
     if isinstance(expression, Reference):
         return expression._replace(name=change(expression.name))
     if isinstance(expression, Moves):
-        moves = [each._replace(source=change(each.source)) for each in expression.moves]
+        moves = [move._replace(source=change(move.source)) for move in expression.moves]
         return expression._replace(moves=tuple(moves))
     if isinstance(expression, (Concatenation, Stack, Same)):
         parts = [with_names(part, change) for part in expression.parts]
@@ -235,19 +235,21 @@ def with_names(
 
 def stacked_in(expression: Expression) -> frozenset[str]:
     """The names of numbers of which stacks take all."""
-    found: frozenset[str] = frozenset()
+    indices: frozenset[str] = frozenset()
     if isinstance(expression, Stack) and expression.over is not None:
-        found = found | {expression.over}
-    return found.union(*map(stacked_in, parts_of(expression)))
+        indices = indices | {expression.over}
+    return indices.union(*map(stacked_in, parts_of(expression)))
 
 
 def positions_in(expression: Expression) -> frozenset[str]:
     """The names of numbers that are an index of an axis, and in no name of a source."""
-    found = {
-        each.start.name
+    positions = {
+        axis_slice.start.name
         for reference in references_in(expression)
-        for each in reference.slices
-        if each.is_index and each.start is not None and each.start.name is not None
+        for axis_slice in reference.slices
+        if axis_slice.is_index
+        and axis_slice.start is not None
+        and axis_slice.start.name is not None
     }
     named = frozenset().union(*[name.names for name, _ in names_in(expression)])
-    return frozenset(found) - named
+    return frozenset(positions) - named

@@ -107,16 +107,16 @@ class _Fitting:
 
     def all(self, box: Box) -> Form:
         """The form of a whole output."""
-        found = self._form(box, 0)
-        return self._raw(box) if found is None else found
+        form = self._form(box, 0)
+        return self._raw(box) if form is None else form
 
     def _source_of(self, number: int) -> int:
         return int(np.searchsorted(self._starts, number, "right")) - 1
 
     def _sources_of(self, line: Array) -> Array:
         """Which source each element of a line is of; negative for constants."""
-        found = np.searchsorted(self._starts, line, "right") - 1
-        return np.where(line < 0, line, found)
+        sources = np.searchsorted(self._starts, line, "right") - 1
+        return np.where(line < 0, line, sources)
 
     # -- forms ---------------------------------------------------------------------------------------
 
@@ -135,16 +135,16 @@ class _Fitting:
             odd = piece
         if depth >= _DEEPEST:
             return None
-        found: list[tuple[int, int, list[int]]] = []
+        cuts: list[tuple[int, int, list[int]]] = []
         for axis, length in enumerate(box.shape):
             if length > 1:
                 starts = self._segments(box, axis, odd)
                 if 1 < len(starts) <= _MOST_SEGMENTS:
-                    found.append((len(starts), axis, starts))
-        if not found and odd is not None:
+                    cuts.append((len(starts), axis, starts))
+        if not cuts and odd is not None:
             # Of two elements, any step may be meant.
-            found = [(2, axis, [0, at]) for axis, at in enumerate(odd) if at]
-        for _, axis, starts in sorted(found):
+            cuts = [(2, axis, [0, at]) for axis, at in enumerate(odd) if at]
+        for _, axis, starts in sorted(cuts):
             form = self._cut(box, axis, starts, depth)
             if form is not None:
                 return form
@@ -197,13 +197,13 @@ class _Fitting:
         ]
         if odd is not None:
             places.append(odd)
-        found = {0}
+        begins = {0}
         for place in places:
             line = _line(box, axis, place)
-            found.update(self._breaks(line))
-            if len(found) > _MOST_SEGMENTS:
+            begins.update(self._breaks(line))
+            if len(begins) > _MOST_SEGMENTS:
                 break
-        return sorted(found)
+        return sorted(begins)
 
     def _breaks(self, line: Array) -> list[int]:
         """Where a line is not the same numbers and steps any more."""
@@ -211,21 +211,21 @@ class _Fitting:
         edges = np.flatnonzero(np.diff(sources)) + 1
         if len(edges) > _MOST_SEGMENTS:
             return list(range(_MOST_SEGMENTS + 2))
-        found = []
+        breaks = []
         starts, stops = [0, *edges.tolist()], [*edges.tolist(), len(line)]
         for start, stop in zip(starts, stops, strict=True):
-            found.append(start)
+            breaks.append(start)
             if line[start] < 0:
                 continue
             at = start
-            while at < stop and len(found) <= _MOST_SEGMENTS:
+            while at < stop and len(breaks) <= _MOST_SEGMENTS:
                 if at > start:
-                    found.append(at)
+                    breaks.append(at)
                 part = line[at:stop]
                 if _atoms_of(part - part[0]) is not None:
                     break
                 at += _regular(part)
-        return found
+        return breaks
 
     def _period(self, box: Box, axis: int, starts: list[int]) -> tuple[int, int] | None:
         """How many parts there are in a period, and its length; ``None`` if there is none."""
@@ -235,12 +235,12 @@ class _Fitting:
         sizes = np.diff([*starts, box.shape[axis]])
         line = _line(box, axis, (0,) * box.ndim)[starts]
         sources = self._sources_of(line)
-        for each in range(1, count // 2 + 1):
-            if count % each:
+        for period in range(1, count // 2 + 1):
+            if count % period:
                 continue
-            same = bool((sizes.reshape(-1, each) == sizes[:each]).all())
-            if same and bool((sources.reshape(-1, each) == sources[:each]).all()):
-                return each, int(sizes[:each].sum())
+            same = bool((sizes.reshape(-1, period) == sizes[:period]).all())
+            if same and bool((sources.reshape(-1, period) == sources[:period]).all()):
+                return period, int(sizes[:period].sum())
         return None
 
     # -- one piece -----------------------------------------------------------------------------------
@@ -283,12 +283,12 @@ class _Fitting:
 
     def _raw(self, box: Box) -> RawMoves:
         """Moves of numbers for a box."""
-        found: list[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
+        raw_moves: list[tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
         steps = steps_of(box.shape)
-        self._add_raw(box, 0, steps, found)
-        return RawMoves(tuple(found), box.shape)
+        self._add_raw(box, 0, steps, raw_moves)
+        return RawMoves(tuple(raw_moves), box.shape)
 
-    def _add_raw(self, box: Box, start: int, steps: tuple[int, ...], found: list[Any]) -> None:
+    def _add_raw(self, box: Box, start: int, steps: tuple[int, ...], raw_moves: list[Any]) -> None:
         first = int(box[(0,) * box.ndim])
         lines = [_line(box, axis, (0,) * box.ndim) - first for axis in range(box.ndim)]
         axes = [_atoms_of(line) for line in lines]
@@ -308,8 +308,8 @@ class _Fitting:
             to = tuple([by for _, by, _ in boxes])
             of = tuple([by for _, _, by in boxes])
             at = first - int(self._starts[source])
-            found.append((self._names[source], sizes, (start, *to), (at, *of)))
-            if len(found) > _MOST_RAW:
+            raw_moves.append((self._names[source], sizes, (start, *to), (at, *of)))
+            if len(raw_moves) > _MOST_RAW:
                 raise NotFittedError
             return
         if first < 0:
@@ -320,13 +320,13 @@ class _Fitting:
                 stops = [*starts[1:], box.shape[axis]]
                 for begin, end in zip(starts, stops, strict=True):
                     part_of = box[_along_axis(axis, slice(begin, end))]
-                    self._add_raw(part_of, start + begin * step, steps, found)
+                    self._add_raw(part_of, start + begin * step, steps, raw_moves)
                 return
         for axis, at in enumerate(odd or ()):
             if at:
                 for begin, end in ((0, at), (at, box.shape[axis])):
                     part_of = box[_along_axis(axis, slice(begin, end))]
-                    self._add_raw(part_of, start + begin * steps[axis], steps, found)
+                    self._add_raw(part_of, start + begin * steps[axis], steps, raw_moves)
                 return
         raise NotFittedError
 
@@ -340,8 +340,8 @@ def _line(box: Box, axis: int, place: Sequence[int]) -> Array:
     """The elements along an axis through a place."""
     which: list[Any] = [*place]
     which[axis] = slice(None)
-    found: Array = np.asarray(box[tuple(which)])
-    return found
+    line: Array = np.asarray(box[tuple(which)])
+    return line
 
 
 # -- positions along an axis -------------------------------------------------------------------------
@@ -397,9 +397,9 @@ def _difference(box: Box, lines: Sequence[Array], first: int) -> tuple[int, ...]
     for axes in box.separate_axes():
         # What the others add is the same wherever one is along these.
         which = [slice(None) if axis in axes else 0 for axis in range(box.ndim)]
-        found = _first_difference(box[tuple(which)], [lines[axis] for axis in axes], first)
-        if found is not None:
-            at = dict(zip(axes, found, strict=True))
+        difference = _first_difference(box[tuple(which)], [lines[axis] for axis in axes], first)
+        if difference is not None:
+            at = dict(zip(axes, difference, strict=True))
             return tuple([at.get(axis, 0) for axis in range(box.ndim)])
     return None
 
@@ -411,9 +411,9 @@ def _first_difference(box: Box, lines: Sequence[Array], first: int) -> tuple[int
     inner = prod(box.shape[1:])
     if inner > _CHUNK:
         for row in range(rows):
-            found = _first_difference(box[row], lines[1:], first + int(lines[0][row]))
-            if found is not None:
-                return row, *found
+            difference = _first_difference(box[row], lines[1:], first + int(lines[0][row]))
+            if difference is not None:
+                return row, *difference
         return None
     rest: Any = np.zeros((1,) * (box.ndim - 1), np.int64)
     for axis, line in enumerate(lines[1:]):
@@ -437,7 +437,11 @@ _Sides = tuple[tuple[Taken, ...], tuple[tuple[Stretch, ...], ...], tuple[tuple[P
 def _placed(first: int, axes: list[list[_Atom]], shape: tuple[int, ...]) -> _Sides | None:
     """The slices and parts that steps are; ``None`` if they do not go along axes."""
     steps = steps_of(shape)
-    own = [each for each in zip(range(len(shape)), shape, steps, strict=True) if each[1] > 1]
+    own = [
+        own_axis
+        for own_axis in zip(range(len(shape)), shape, steps, strict=True)
+        if own_axis[1] > 1
+    ]
     by_axis: dict[int, list[_Atom]] = {axis: [] for axis, _, _ in own}
     right: list[tuple[Placed, ...]] = []
     count = 0
@@ -453,15 +457,17 @@ def _placed(first: int, axes: list[list[_Atom]], shape: tuple[int, ...]) -> _Sid
         for key, atom in enumerate(split, count):
             atom.key = key
         count += len(split)
-        right.append(tuple([Placed(each.key, each.size, each.is_reversed) for each in split]))
-    index = [int(each) for each in np.unravel_index(first, shape)] if shape else []
+        right.append(
+            tuple([Placed(placed.key, placed.size, placed.is_reversed) for placed in split])
+        )
+    index = [int(position) for position in np.unravel_index(first, shape)] if shape else []
     slices: list[Taken] = []
     left: list[tuple[Stretch, ...]] = []
     for axis, (length, step) in enumerate(zip(shape, steps, strict=True)):
-        found = _along(length, index[axis], step, by_axis.get(axis, []))
-        if found is None:
+        taken_and_parts = _along(length, index[axis], step, by_axis.get(axis, []))
+        if taken_and_parts is None:
             return None
-        taken, parts = found
+        taken, parts = taken_and_parts
         slices.append(taken)
         if not taken.is_index:
             left.append(parts)
@@ -481,7 +487,9 @@ def _split(
         if not atom.step:
             made.append(atom)
             continue
-        axis, length, step = next((each for each in own if each[2] <= atom.step), (-1, 0, 1))
+        axis, length, step = next(
+            (own_axis for own_axis in own if own_axis[2] <= atom.step), (-1, 0, 1)
+        )
         if axis < 0 or atom.step % step:
             return None
         limit = step * length

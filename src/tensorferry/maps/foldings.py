@@ -78,8 +78,8 @@ class Folding(NamedTuple):
         return form._replace(slices=taken, left=self._merged(form.left))
 
     def _merged(self, axes: Sequence[tuple[Part, ...]]) -> tuple[tuple[Part, ...], ...]:
-        found = iter(axes)
-        return tuple([sum([next(found) for _ in range(count)], ()) for count in self.counts])
+        axis_parts = iter(axes)
+        return tuple([sum([next(axis_parts) for _ in range(count)], ()) for count in self.counts])
 
 
 def is_long(shape: Sequence[int]) -> bool:
@@ -100,18 +100,20 @@ def foldings(
     lengths = [length for length in other if length > 1]
     ways = [_ways(length, lengths, longest) for length in shape]
     for some in islice(product(*ways), _MOST_TRIED):
-        yield Folding(tuple([each for way in some for each in way]), tuple(map(len, some)))
+        yield Folding(
+            tuple([axis_length for way in some for axis_length in way]), tuple(map(len, some))
+        )
 
 
 def _ways(length: int, lengths: list[int], longest: int) -> list[tuple[int, ...]]:
     """The lengths, in some order, whose product is one length."""
     if length <= longest:
         return [(length,)]
-    found = [
+    ways = [
         order
         for count in range(2, min(len(lengths), _MOST_AXES) + 1)
         for order in permutations(lengths, count)
         if prod(order) == length
     ]
     # As they are before any other order.
-    return [*dict.fromkeys(found)] or [(length,)]
+    return [*dict.fromkeys(ways)] or [(length,)]

@@ -62,15 +62,15 @@ class Formula(NamedTuple):
     @property
     def names(self) -> frozenset[str]:
         """The names in it."""
-        found: set[str] = set()
+        names: set[str] = set()
         for factors, _ in self.terms:
             for factor in factors:
                 if isinstance(factor, str):
-                    found.add(factor)
+                    names.add(factor)
                 else:
                     above, below = _sides(factor)
-                    found |= above.names | below.names
-        return frozenset(found)
+                    names |= above.names | below.names
+        return frozenset(names)
 
     @property
     def number(self) -> int | None:
@@ -127,19 +127,19 @@ class Formula(NamedTuple):
 
     def plus(self, other: Formula, times: int = 1) -> Formula:
         """The sum with another, which is multiplied by a number first."""
-        found = dict(self.terms)
+        counts = dict(self.terms)
         for factors, count in other.terms:
-            found[factors] = found.get(factors, 0) + times * count
-        return _formula_of(found)
+            counts[factors] = counts.get(factors, 0) + times * count
+        return _formula_of(counts)
 
     def times(self, other: Formula) -> Formula:
         """The product with another."""
-        found: dict[tuple[object, ...], int] = {}
+        counts: dict[tuple[object, ...], int] = {}
         for ours, one in self.terms:
             for theirs, two in other.terms:
                 factors = tuple(sorted((*ours, *theirs), key=_order))
-                found[factors] = found.get(factors, 0) + one * two
-        return _formula_of(found)
+                counts[factors] = counts.get(factors, 0) + one * two
+        return _formula_of(counts)
 
     def over(self, other: Formula) -> Formula:
         """The quotient with another."""
@@ -148,14 +148,14 @@ class Formula(NamedTuple):
             return _formula_of({factors: count // divisor for factors, count in self.terms})
         if len(other.terms) == 1 and self.terms:
             below, by = other.terms[0]
-            found = {}
+            counts = {}
             for factors, count in self.terms:
                 left = _without(factors, below)
                 if left is None or count % by:
                     break
-                found[left] = count // by
+                counts[left] = count // by
             else:
-                return _formula_of(found)
+                return _formula_of(counts)
         return Formula(((((self, other),), 1),))
 
     def __str__(self) -> str:
@@ -214,11 +214,11 @@ def _without(factors: tuple[object, ...], below: tuple[object, ...]) -> tuple[ob
 
 def _value_of(factor: object, names: Mapping[str, int]) -> int:
     if isinstance(factor, str):
-        found = names.get(factor)
-        if found is None:
+        value = names.get(factor)
+        if value is None:
             raise NoValueError(factor, f"{factor} is not known")
-        return found
-    above, below = (each.value(names) for each in _sides(factor))
+        return value
+    above, below = (side.value(names) for side in _sides(factor))
     if not below or above % below:
         raise NoValueError(None, f"{above} / {below} is no whole number")
     return above // below
@@ -237,10 +237,10 @@ def formula(text: str) -> Formula:
     if len(text) > _LONGEST:
         raise FileFormatError(f"A formula of {len(text)} characters is too long: {shown(text)}.")
     tokens = _tokens(text)
-    found, rest = _sum(tokens, 0, text)
+    read, rest = _sum(tokens, 0, text)
     if rest != len(tokens):
         raise _no_formula(text)
-    return found
+    return read
 
 
 def _no_formula(text: str) -> FileFormatError:
@@ -250,16 +250,16 @@ def _no_formula(text: str) -> FileFormatError:
 
 
 def _tokens(text: str) -> list[str]:
-    found, at, whole = [], 0, text.rstrip()
+    tokens, at, whole = [], 0, text.rstrip()
     while at < len(whole):
         match = _TOKEN.match(whole, at)
         if match is None:
             raise _no_formula(text)
-        found.append(match[1] or match[2] or match[3])
+        tokens.append(match[1] or match[2] or match[3])
         at = match.end()
-    if not found:
+    if not tokens:
         raise _no_formula(text)
-    return found
+    return tokens
 
 
 def _sum(tokens: list[str], depth: int, text: str, at: int = 0) -> tuple[Formula, int]:
@@ -270,25 +270,25 @@ def _sum(tokens: list[str], depth: int, text: str, at: int = 0) -> tuple[Formula
     if at < len(tokens) and tokens[at] == "-":
         sign, at = -1, at + 1
     product, at = _product(tokens, depth, text, at)
-    found = Formula(()).plus(product, sign)
+    total = Formula(()).plus(product, sign)
     while at < len(tokens) and tokens[at] in "+-":
         sign = 1 if tokens[at] == "+" else -1
         product, at = _product(tokens, depth, text, at + 1)
-        found = found.plus(product, sign)
-    return found, at
+        total = total.plus(product, sign)
+    return total, at
 
 
 def _product(tokens: list[str], depth: int, text: str, at: int) -> tuple[Formula, int]:
-    found, at = _factor(tokens, depth, text, at)
+    product, at = _factor(tokens, depth, text, at)
     while at < len(tokens) and tokens[at] in "*/":
         sign = tokens[at]
         factor, at = _factor(tokens, depth, text, at + 1)
         if sign == "/" and factor.number == 0:
             raise _no_formula(text)
-        found = found.times(factor) if sign == "*" else found.over(factor)
-        if len(found.terms) > _MOST_TERMS:
+        product = product.times(factor) if sign == "*" else product.over(factor)
+        if len(product.terms) > _MOST_TERMS:
             raise FileFormatError(f"The formula {shown(text)} has too many terms.")
-    return found, at
+    return product, at
 
 
 def _factor(tokens: list[str], depth: int, text: str, at: int) -> tuple[Formula, int]:
@@ -296,10 +296,10 @@ def _factor(tokens: list[str], depth: int, text: str, at: int) -> tuple[Formula,
         raise _no_formula(text)
     word = tokens[at]
     if word == "(":
-        found, at = _sum(tokens, depth + 1, text, at + 1)
+        inner, at = _sum(tokens, depth + 1, text, at + 1)
         if at >= len(tokens) or tokens[at] != ")":
             raise _no_formula(text)
-        return found, at + 1
+        return inner, at + 1
     if word.isdigit():
         if int(word) > LARGEST:
             raise FileFormatError(f"A number in the formula {shown(text)} is too large.")

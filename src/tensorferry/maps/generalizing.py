@@ -205,14 +205,14 @@ class _Generalizing:
         """The rules, and the other words for lengths in them."""
         order: dict[str, int] = {}
         groups: dict[object, list[_Row]] = defaultdict(list)
-        found: list[tuple[int, Rule]] = []
+        ranked_rules: list[tuple[int, Rule]] = []
         for place, model in enumerate(self._models):
             for output in model.outputs:
                 rank = order.setdefault(output.name, len(order))
                 if output.form is None:
-                    if all(str(rule.target) != output.name for _, rule in found):
+                    if all(str(rule.target) != output.name for _, rule in ranked_rules):
                         exact = NameTemplate((output.name,), ())
-                        found.append((rank, Rule(exact, None, reason=output.reason)))
+                        ranked_rules.append((rank, Rule(exact, None, reason=output.reason)))
                     continue
                 row, key = self._row(place, output)
                 groups[key].append(row)
@@ -223,7 +223,7 @@ class _Generalizing:
             for row in rows:
                 rows_of[row.target.texts].append(row)
         done: set[tuple[int, str]] = set()
-        for rows in sorted(groups.values(), key=lambda each: -len({row.model for row in each})):
+        for rows in sorted(groups.values(), key=lambda ranked: -len({row.model for row in ranked})):
             left = [row for row in rows if (row.model, row.output.name) not in done]
             there = {row.model for row in left}
             if left and len(there) < count:
@@ -234,19 +234,19 @@ class _Generalizing:
                 ]
             for cluster in self._clusters(left) if left else ():
                 for rule, made in self._rules(cluster):
-                    found.append((min(order[row.output.name] for row in made), rule))
+                    ranked_rules.append((min(order[row.output.name] for row in made), rule))
                     done.update((row.model, row.output.name) for row in made)
                     if rule.expression is None:
                         done.update((at, str(rule.target)) for at in range(count))
-        found.sort(key=lambda each: each[0])
-        return [rule for _, rule in found], self._dims
+        ranked_rules.sort(key=lambda ranked: ranked[0])
+        return [rule for _, rule in ranked_rules], self._dims
 
     def _row(self, model: int, output: Output) -> tuple[_Row, object]:
         form = _folded(_with_numbers(output.form or Filled(0, output.header.shape)))
         reading = _Reading()
         text = expression_of(form, reading, constants=output.constants, dtype=output.dtype)
         target = numbered(output.name)
-        columns = (*[int(each) for each in target.numbers], *reading.columns)
+        columns = (*[int(number) for number in target.numbers], *reading.columns)
         row = _Row(model, output, target, form, tuple(reading.numbers), columns)
         numbers = row.numbers if len(self._models) == 1 else len(row.numbers)
         return row, (target.texts, text, numbers, output.header.dtype, output.dtype)
@@ -259,9 +259,9 @@ class _Generalizing:
                 by_name[row.output.name][row.model] = row.numbers
         most = max(map(len, by_name.values()))
         kinds: list[dict[int, tuple[int, ...]]] = []
-        for each in by_name.values():
-            if len(each) == most and each not in kinds:
-                kinds.append(each)
+        for cluster in by_name.values():
+            if len(cluster) == most and cluster not in kinds:
+                kinds.append(cluster)
         clusters: dict[object, list[_Row]] = defaultdict(list)
         for row in rows:
             own = by_name[row.output.name]
@@ -393,9 +393,9 @@ class _Generalizing:
 
     def _dims_in(self, at: int) -> dict[str, tuple[str | int, ...]]:
         """The lengths with names, in a model."""
-        found = {name: values[at] for name, values in self._number.values.items()}
-        found |= {name: length.value(found) for name, length in self._dims.items()}
-        return {name: (value,) for name, value in found.items()}
+        lengths = {name: values[at] for name, values in self._number.values.items()}
+        lengths |= {name: length.value(lengths) for name, length in self._dims.items()}
+        return {name: (value,) for name, value in lengths.items()}
 
     def _moves_of(self, at: int, row: _Row) -> MadeTensor | None:
         """What an output is, as it was found, without other outputs."""
@@ -415,7 +415,7 @@ def _same(one: MadeTensor, other: MadeTensor | None) -> bool:
     if other is None or one.header != other.header:
         return False
     # `of` has the names, which differ.
-    changes, others = [[_without_names(each) for each in made.changes] for made in (one, other)]
+    changes, others = [[_without_names(change) for change in made.changes] for made in (one, other)]
     if changes != others:
         return False
     if sorted(map(repr, one.moves)) == sorted(map(repr, other.moves)):
@@ -459,7 +459,7 @@ def _folded(form: Form) -> Form:
     if len(form.parts) < 2 or form.is_merged:
         return form
     readings = [_read(part) for part in form.parts]
-    if len({text for text, _, _ in readings}) > 1 or len({each for _, each, _ in readings}) > 1:
+    if len({text for text, _, _ in readings}) > 1 or len({shape for _, shape, _ in readings}) > 1:
         return form
     columns = np.array([columns for _, _, columns in readings], np.int64)
     columns = columns.reshape(len(readings), -1)
@@ -487,8 +487,8 @@ def _with_index(form: Form, places: Iterator[int], which: set[int]) -> Form | No
                 return None
         name: NumberedName = form.source
         numbers = [
-            _STACKED if isinstance(each, int) and next(places) in which else each
-            for each in name.numbers
+            _STACKED if isinstance(number, int) and next(places) in which else number
+            for number in name.numbers
         ]
         return form._replace(source=name._replace(numbers=tuple(numbers)))
     if isinstance(form, Joined):
@@ -509,16 +509,18 @@ def _columns(rows: Sequence[_Row], of_target: int) -> list[Formula] | None:
     table = np.array([row.columns for row in rows], np.int64).reshape(len(rows), -1)
     varying = [at for at in range(table.shape[1]) if len(set(table[:, at].tolist())) > 1]
     if not varying:
-        return [Formula.of(int(each)) for each in table[0]]
+        return [Formula.of(int(formula_or_number)) for formula_or_number in table[0]]
     ours = [at for at in varying if at < of_target]
     theirs = [at for at in varying if at >= of_target]
     for chosen in (ours, theirs):
         free = _independent(table, chosen)
         if not free or len(free) > len(_VARIABLES):
             continue
-        found = [_affine(table, at, free) for at in range(table.shape[1])]
-        if all(each is not None for each in found):
-            return [each for each in found if each is not None]
+        formulas = [_affine(table, at, free) for at in range(table.shape[1])]
+        if all(formula_or_number is not None for formula_or_number in formulas):
+            return [
+                formula_or_number for formula_or_number in formulas if formula_or_number is not None
+            ]
     return None
 
 
@@ -536,12 +538,14 @@ def _affine(table: np.ndarray[Any, Any], at: int, free: Sequence[int]) -> Formul
     column = table[:, at]
     if at in free:
         return Formula.of(_VARIABLES[free.index(at)])
-    base = np.column_stack([table[:, each] for each in free] + [np.ones(len(column))])
+    base = np.column_stack(
+        [table[:, column_number] for column_number in free] + [np.ones(len(column))]
+    )
     solved, *_ = np.linalg.lstsq(base.astype(float), column.astype(float), rcond=None)
     factors = np.rint(solved).astype(np.int64)
     if not bool((base.astype(np.int64) @ factors == column).all()) or (factors[:-1] < 0).any():
         return None
-    found = Formula.of(int(factors[-1]))
+    affine = Formula.of(int(factors[-1]))
     for name, factor in zip(_VARIABLES, factors[:-1].tolist(), strict=False):
-        found = found.plus(Formula.of(name), factor)
-    return found
+        affine = affine.plus(Formula.of(name), factor)
+    return affine

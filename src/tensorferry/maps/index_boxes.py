@@ -47,10 +47,10 @@ class IndexPart(NamedTuple):
 
     def at(self, coordinates: Sequence[Any]) -> Any:
         """The positions at coordinates along each axis, which are broadcast."""
-        found: Any = np.int64(self.start)
+        index: Any = np.int64(self.start)
         for first, last, numbers in self.lines:
-            found = found + numbers[tuple(coordinates[first:last])]
-        return found
+            index = index + numbers[tuple(coordinates[first:last])]
+        return index
 
 
 class _Whole(NamedTuple):
@@ -76,22 +76,22 @@ class _Whole(NamedTuple):
         apart = [*coordinates[: self.axis], rows, within, *coordinates[self.axis + 1 :]]
         if numbers.size == 1:
             return self._of_part(int(numbers[0]), apart)
-        shape = np.broadcast_shapes(*(np.shape(each) for each in apart))
-        found = np.empty(shape, np.int64)
+        shape = np.broadcast_shapes(*(np.shape(part_number) for part_number in apart))
+        indices = np.empty(shape, np.int64)
         long = [axis for axis, length in enumerate(np.shape(number)) if length > 1]
-        for each in numbers.tolist():
+        for part_number in numbers.tolist():
             if len(long) == 1:
                 # Lines of one axis of the box are of this part, whatever the others are.
                 (axis,) = long
-                places = np.flatnonzero(np.reshape(number, -1) == each)
+                places = np.flatnonzero(np.reshape(number, -1) == part_number)
                 some = [_taken(one, axis, places) for one in apart]
                 here: Any = (*[slice(None)] * axis, places)
-                found[here] = self._of_part(each, some)
+                indices[here] = self._of_part(part_number, some)
             else:
-                is_here = np.broadcast_to(number == each, shape)
+                is_here = np.broadcast_to(number == part_number, shape)
                 some = [np.broadcast_to(one, shape)[is_here] for one in apart]
-                found[is_here] = self._of_part(each, some)
-        return found
+                indices[is_here] = self._of_part(part_number, some)
+        return indices
 
     def numbers_at(self, coordinates: Any) -> Array:
         """The numbers of the parts that have coordinates along the axis, each once."""
@@ -135,7 +135,7 @@ class IndexBox:
         self._whole = whole
         self._starts = starts
         self._axes = axes
-        self.shape = tuple([each.length for each in axes])
+        self.shape = tuple([axis.length for axis in axes])
 
     @property
     def ndim(self) -> int:
@@ -154,7 +154,10 @@ class IndexBox:
         for axis, length, step in self._axes:
             own = _until(left, length)
             inner = [prod(own[at + 1 :]) for at in range(len(own))]
-            axes += [_Axis(axis, each, step * by) for each, by in zip(own, inner, strict=True)]
+            axes += [
+                _Axis(axis, axis_length, step * by)
+                for axis_length, by in zip(own, inner, strict=True)
+            ]
         # What is left has one element.
         axes += [_Axis(0, length, 0) for length in left]
         return IndexBox(self._whole, self._starts, tuple(axes))
@@ -162,16 +165,16 @@ class IndexBox:
     def __getitem__(self, key: Any) -> Any:
         """A smaller box; an array of at most one axis; or the positions at arrays of places."""
         keys = list(key) if isinstance(key, tuple) else [key]
-        if any(isinstance(each, np.ndarray) for each in keys):
+        if any(isinstance(axis_key, np.ndarray) for axis_key in keys):
             return self._whole.at(self._coordinates(keys))
         starts, axes = [*self._starts], []
         keys += [slice(None)] * (len(self._axes) - len(keys))
-        for each, own in zip(keys, self._axes, strict=True):
-            if isinstance(each, slice):
-                begin, end, _ = each.indices(own.length)
+        for axis_key, own in zip(keys, self._axes, strict=True):
+            if isinstance(axis_key, slice):
+                begin, end, _ = axis_key.indices(own.length)
                 axes.append(own._replace(length=end - begin))
             else:
-                begin = range(own.length)[each]
+                begin = range(own.length)[axis_key]
             if self._starts:
                 starts[own.axis] += begin * own.step
         box = IndexBox(self._whole, tuple(starts), tuple(axes))
@@ -209,26 +212,26 @@ class IndexBox:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         del copy  # it is new memory anyway
         grid = np.ogrid[tuple([slice(length) for length in self.shape])] if self.shape else ()
-        found: Array = np.broadcast_to(self._whole.at(self._coordinates(grid)), self.shape)
-        return found if dtype is None else found.astype(dtype)
+        indices: Array = np.broadcast_to(self._whole.at(self._coordinates(grid)), self.shape)
+        return indices if dtype is None else indices.astype(dtype)
 
     def _coordinates(self, places: Sequence[Any]) -> list[Any]:
         """The coordinates of places in the box along each axis of the tensor."""
-        found: list[Any] = [np.int64(start) for start in self._starts]
+        coordinates: list[Any] = [np.int64(start) for start in self._starts]
         for place, own in zip(places, self._axes, strict=True):
-            if found:
-                found[own.axis] = found[own.axis] + place * own.step
-        return found
+            if coordinates:
+                coordinates[own.axis] = coordinates[own.axis] + place * own.step
+        return coordinates
 
 
 def _until(lengths: Iterator[int], product: int) -> list[int]:
     """The next lengths, whose product is given."""
-    found: list[int] = []
+    taken: list[int] = []
     size = 1
-    while size < product or not found:
-        found.append(next(lengths))
-        size *= found[-1]
-    return found
+    while size < product or not taken:
+        taken.append(next(lengths))
+        size *= taken[-1]
+    return taken
 
 
 def _axes_of(shape: Sequence[int]) -> tuple[_Axis, ...]:

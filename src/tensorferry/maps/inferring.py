@@ -99,7 +99,9 @@ def inferred(
 class _Inference:
     def __init__(self, source: Mapping[str, Weights], target: Mapping[str, Weights]) -> None:
         self._source = source
-        self._target = {name: LineSums(name, each, each.dtype) for name, each in target.items()}
+        self._target = {
+            name: LineSums(name, weights, weights.dtype) for name, weights in target.items()
+        }
         self._marks: dict[tuple[str, str], LineSums] = {}
         self._found: dict[str, _Found] = {}
         self._proved: dict[str, MadeTensor] = {}
@@ -108,10 +110,10 @@ class _Inference:
         self._dtypes_done: set[str] = set()
 
     def _marks_of(self, name: str, dtype: str) -> LineSums:
-        found = self._marks.get((name, dtype))
-        if found is None:
-            found = self._marks[name, dtype] = LineSums(name, self._source[name], dtype)
-        return found
+        marks = self._marks.get((name, dtype))
+        if marks is None:
+            marks = self._marks[name, dtype] = LineSums(name, self._source[name], dtype)
+        return marks
 
     def _candidates(self, dtype: str) -> list[str]:
         """The sources that may become tensors of a dtype."""
@@ -167,8 +169,8 @@ class _Inference:
         )
         if are_same or (is_long(target.shape) and _long(target.shape) == _long(marks.shape)):
             form = _identity(source, marks.shape, target.shape)
-            found = self._of(name, form, (source,), is_assumed)
-            if self._holds(name, found):
+            guess = self._of(name, form, (source,), is_assumed)
+            if self._holds(name, guess):
                 return True
         ways = product(foldings(target.shape, marks.shape), foldings(marks.shape, target.shape))
         for to, of in ways:
@@ -176,8 +178,8 @@ class _Inference:
             merges = not (to.is_folded or of.is_folded)
             for form, is_sure in self._forms(*views, of.shape, merges=merges):
                 folded = to.target(of.source(form))
-                found = self._of(name, folded, (source,), is_assumed or not is_sure)
-                if self._holds(name, found):
+                guess = self._of(name, folded, (source,), is_assumed or not is_sure)
+                if self._holds(name, guess):
                     return True
         return False
 
@@ -226,23 +228,23 @@ class _Inference:
         (dtype,) = kinds if len(kinds) == 1 else {self._target[name].dtype}
         return _Found(form, sources, dtype, is_assumed, windows)
 
-    def _holds(self, name: str, found: _Found | None) -> bool:
+    def _holds(self, name: str, guess: _Found | None) -> bool:
         """Keep what a target is, if it makes the values that the target has, bit for bit."""
-        if found is None or len({self._source[source].dtype for source in found.sources}) > 1:
+        if guess is None or len({self._source[source].dtype for source in guess.sources}) > 1:
             return False
         marks = self._target[name]
-        output = _output(name, Header(marks.shape, marks.dtype), found)
+        output = _output(name, Header(marks.shape, marks.dtype), guess)
         rule, dims = exact_rule(output)
-        used = {each: self._header(each) for each in rule.sources}
+        used = {source_name: self._header(source_name) for source_name in rule.sources}
         made = lower(Table((rule,), (), dims), used).tensors.get(name)
         if made is None or not self._makes(made, marks):
             return False
-        self._found[name], self._proved[name] = found, made
+        self._found[name], self._proved[name] = guess, made
         return True
 
     def _header(self, source: str) -> Header:
-        each = self._source[source]
-        return Header(tuple(each.shape), each.dtype)
+        weights = self._source[source]
+        return Header(tuple(weights.shape), weights.dtype)
 
     def _may_be(self, target: TensorView, sources: Sequence[LineSums], index: IndexBox) -> bool:
         """Whether the first few values are the same, before a form is looked for.
@@ -252,13 +254,13 @@ class _Inference:
             sources: What it is made of.
             index: Where its elements are, if the sources are numbered through.
         """
-        dtypes = {each.weights.dtype for each in sources}
+        dtypes = {marks.weights.dtype for marks in sources}
         if len(dtypes) > 1 or 0 in target.shape:
             return 0 in target.shape
         place = tuple([slice(min(length, _EDGE)) for length in target.shape[-2:]])
         place = (*[slice(1)] * (len(target.shape) - len(place)), *place)
-        starts = [*accumulate((each.size for each in sources), initial=0)]
-        gathered = _Gathered([each.weights.array() for each in sources], starts)
+        starts = [*accumulate((marks.size for marks in sources), initial=0)]
+        gathered = _Gathered([marks.weights.array() for marks in sources], starts)
         part = gathered(np.asarray(index[place]))
         dtype = target.marks.dtype
         if dtype not in dtypes:
@@ -293,9 +295,9 @@ class _Inference:
         numbers = numbered(name).numbers == numbered(source).numbers
         module, other = name.rpartition(".")[0], source.rpartition(".")[0]
         beside = sum(
-            found.sources[0].rpartition(".")[0] == other
-            for each, found in self._found.items()
-            if found.sources and not found.is_assumed and each.rpartition(".")[0] == module
+            guess.sources[0].rpartition(".")[0] == other
+            for other_name, guess in self._found.items()
+            if guess.sources and not guess.is_assumed and other_name.rpartition(".")[0] == module
         )
         words = SequenceMatcher(None, name, source, autojunk=False).ratio()
         return shapes * 0.5 + numbers * 1.0 + min(beside, 3) * 1.0 + words
@@ -305,8 +307,10 @@ class _Inference:
     def _joined(self, name: str) -> None:
         """A target that is made of whole sources, behind each other along an axis of rows."""
         target = self._target[name]
-        candidates = [self._marks_of(each, target.dtype) for each in self._candidates(target.dtype)]
-        smaller = [each for each in candidates if 0 < each.size < target.size]
+        candidates = [
+            self._marks_of(marks, target.dtype) for marks in self._candidates(target.dtype)
+        ]
+        smaller = [marks for marks in candidates if 0 < marks.size < target.size]
         if is_long(target.shape) and len(target.shape) == 1:
             self._joined_flat(name, smaller)
             return
@@ -337,16 +341,16 @@ class _Inference:
                 offsets[marks.name], sources[marks.name] = start, marks
                 start += marks.size
             view = Window(axis, period, first, count).view(target)
-            found = next(arranged(view, whole_view(marks)), None)
-            if found is None:
+            arrangement = next(arranged(view, whole_view(marks)), None)
+            if arrangement is None:
                 return False
-            is_assumed = is_assumed or not found.is_sure
-            parts.append(found.part._replace(start=offsets[marks.name]))
+            is_assumed = is_assumed or not arrangement.is_sure
+            parts.append(arrangement.part._replace(start=offsets[marks.name]))
         counts = [count for _, count, _ in chain]
         index = index_of_parts(target.shape, axis, period, counts, parts)
         if not self._may_be(whole_view(target), [*sources.values()], index):
             return False
-        shapes = {each: marks.shape for each, marks in sources.items()}
+        shapes = {source_name: marks.shape for source_name, marks in sources.items()}
         form = _form(index, target.shape, shapes)
         return form is not None and self._holds(
             name, self._of(name, form, tuple(sources), is_assumed)
@@ -363,11 +367,11 @@ class _Inference:
         parts, is_assumed = [], False
         chosen = self._chosen(name, [marks for _, _, marks in chain])
         for (first, _, several), marks in zip(chain, chosen, strict=True):
-            found = self._run(target, first * run, marks)
-            if found is None:
+            run_and_sure = self._run(target, first * run, marks)
+            if run_and_sure is None:
                 return
-            parts.append(found[0])
-            is_assumed = is_assumed or len(several) > 1 or not found[1]
+            parts.append(run_and_sure[0])
+            is_assumed = is_assumed or len(several) > 1 or not run_and_sure[1]
         form = Joined(tuple(parts), 0, False, 1)
         sources = tuple(dict.fromkeys(marks.name for marks in chosen))
         self._holds(name, self._of(name, form, sources, is_assumed))
@@ -385,11 +389,13 @@ class _Inference:
 
     def _chosen(self, name: str, several: list[list[LineSums]]) -> list[LineSums]:
         """One tensor for each part, and each once, as long as there are enough."""
-        found: list[LineSums] = []
+        chosen: list[LineSums] = []
         for some in several:
-            free = [marks for marks in some if all(marks is not each for each in found)] or some
-            found.append(max(free, key=lambda marks: self._likeness(name, marks.name)))
-        return found
+            free = [
+                marks for marks in some if all(marks is not taken_marks for taken_marks in chosen)
+            ] or some
+            chosen.append(max(free, key=lambda marks: self._likeness(name, marks.name)))
+        return chosen
 
     def _sliced(self, name: str) -> None:
         """A target that is a part of one source."""
@@ -410,16 +416,16 @@ class _Inference:
                     views = view_as(target, to.shape), view
                     merges = not to.is_folded
                     for form, is_sure in self._forms(*views, marks.shape, merges=merges):
-                        found = self._of(
+                        guess = self._of(
                             name, to.target(form), (source,), not is_sure, ((source, window),)
                         )
-                        if self._holds(name, found):
+                        if self._holds(name, guess):
                             return
 
     def _cut(self, name: str, marks: LineSums) -> bool:
         """Find a target in a long axis: it begins at a multiple of what divides all targets."""
         target = self._target[name]
-        sizes = [each.size for each in self._target.values() if 0 < each.size < marks.size]
+        sizes = [other.size for other in self._target.values() if 0 < other.size < marks.size]
         run = gcd(marks.size, *sizes)
         key = marks.name, marks.dtype
         if key not in self._runs:
@@ -436,14 +442,14 @@ class _Inference:
             for to, of in ways:
                 views = view_as(target, to.shape), view_as(marks, of.shape, first)
                 for form, is_sure in self._forms(*views, of.shape, first, merges=False):
-                    found = self._of(
+                    guess = self._of(
                         name,
                         to.target(of.source(form, first)),
                         (marks.name,),
                         not is_sure,
                         ((marks.name, window),),
                     )
-                    if self._holds(name, found):
+                    if self._holds(name, guess):
                         return True
         return False
 
@@ -470,8 +476,10 @@ class _Inference:
         sources = self._by_total.get((marks.dtype, marks.size, marks.total))
         if sources:
             return f"the elements of {sources[0]}, in an order that was not found"
-        others = [self._marks_of(each, marks.dtype) for each in self._candidates(marks.dtype)]
-        long = next((each for each in [marks, *others] if is_long(each.shape)), None)
+        others = [
+            self._marks_of(candidate, marks.dtype) for candidate in self._candidates(marks.dtype)
+        ]
+        long = next((candidate for candidate in [marks, *others] if is_long(candidate.shape)), None)
         if long is not None:
             return (
                 f"no tensor of the source has its elements, as far as {long.name} tells, of which an "
@@ -481,21 +489,21 @@ class _Inference:
 
     def _dropped(self) -> Iterator[Reference]:
         """Yield what no tensor of the target has."""
-        used = {source for found in self._found.values() for source in found.sources}
+        used = {source for guess in self._found.values() for source in guess.sources}
         unused = [name for name in self._source if name not in used]
         for name in dict.fromkeys(map(_glob, unused)):
-            alike = [each for each in self._source if _glob(each) == name]
-            if all(each in unused for each in alike) and len(alike) > 1:
+            alike = [alike_name for alike_name in self._source if _glob(alike_name) == name]
+            if all(alike_name in unused for alike_name in alike) and len(alike) > 1:
                 yield Reference(NameTemplate((name,), ()))
             else:
-                for each in alike:
-                    if each in unused:
-                        yield Reference(NameTemplate((each,), ()))
+                for alike_name in alike:
+                    if alike_name in unused:
+                        yield Reference(NameTemplate((alike_name,), ()))
         windows: dict[str, list[Window]] = defaultdict(list)
         whole = set()
-        for found in self._found.values():
-            parts = dict(found.windows)
-            for source in found.sources:
+        for guess in self._found.values():
+            parts = dict(guess.windows)
+            for source in guess.sources:
                 if source in parts:
                     windows[source].append(parts[source])
                 else:
@@ -554,8 +562,8 @@ class _Inference:
             return [(move, whole(str(move.source)))]
 
         def release() -> None:
-            for each in weights:
-                each.release()
+            for array in weights:
+                array.release()
 
         # As a file is written: in wide blocks, so that pages of a source are read a few times.
         count = max(_WIDE // find(made.source_dtype).itemsize, 1)
@@ -575,11 +583,11 @@ class _Inference:
         return True
 
 
-def _output(name: str, header: Header, found: _Found | None, reason: str | None = None) -> Output:
+def _output(name: str, header: Header, guess: _Found | None, reason: str | None = None) -> Output:
     """A tensor of the target, and what it is made of, or why that was not found."""
-    if found is None:
+    if guess is None:
         return Output(name, header, None, reason)
-    return Output(name, header, found.form, None, found.constants, found.dtype, found.is_assumed)
+    return Output(name, header, guess.form, None, guess.constants, guess.dtype, guess.is_assumed)
 
 
 def _are_same(one: MadeTensor, other: MadeTensor) -> bool:
@@ -646,7 +654,7 @@ class _Gathered:
     """
 
     def __init__(self, arrays: Sequence[Array], starts: Sequence[int]) -> None:
-        self.arrays = [each.reshape(-1) for each in arrays]
+        self.arrays = [array.reshape(-1) for array in arrays]
         self._starts = np.array(starts, np.int64)
 
     def __call__(self, numbers: Array) -> Array:
@@ -656,14 +664,18 @@ class _Gathered:
             for end in (numbers.min(), numbers.max())
         )
         if first == last:
-            found: Array = self.arrays[first][numbers - self._starts[first]]
-            return found
-        found = np.empty(numbers.shape, self.arrays[first].dtype)
-        for each in range(first, last + 1):
-            is_here = (numbers >= self._starts[each]) & (numbers < self._starts[each + 1])
+            gathered: Array = self.arrays[first][numbers - self._starts[first]]
+            return gathered
+        gathered = np.empty(numbers.shape, self.arrays[first].dtype)
+        for array_number in range(first, last + 1):
+            is_here = (numbers >= self._starts[array_number]) & (
+                numbers < self._starts[array_number + 1]
+            )
             if is_here.any():
-                found[is_here] = self.arrays[each][numbers[is_here] - self._starts[each]]
-        return found
+                gathered[is_here] = self.arrays[array_number][
+                    numbers[is_here] - self._starts[array_number]
+                ]
+        return gathered
 
 
 def _words(array: Array) -> Array:
@@ -690,8 +702,10 @@ def _number(marks: LineSums) -> float | None:
 
 def _divisors(length: int) -> list[int]:
     """The divisors of a length, from itself down."""
-    found = [each for each in range(1, min(length, 1 << 16) + 1) if length % each == 0]
-    return [length, *[each for each in reversed(found) if each < length]][:_MOST_DIVISORS]
+    divisors = [divisor for divisor in range(1, min(length, 1 << 16) + 1) if length % divisor == 0]
+    return [length, *[divisor for divisor in reversed(divisors) if divisor < length]][
+        :_MOST_DIVISORS
+    ]
 
 
 def _chain(
@@ -742,8 +756,10 @@ def _places(lines: Array, count: int, total: int) -> list[int]:
     """Where so many neighbours among sums have a total."""
     before: Array = np.zeros(lines.size + 1, np.uint64)
     np.cumsum(lines, out=before[1:])
-    found: list[int] = np.flatnonzero(before[count:] - before[:-count] == np.uint64(total)).tolist()
-    return found
+    places: list[int] = np.flatnonzero(
+        before[count:] - before[:-count] == np.uint64(total)
+    ).tolist()
+    return places
 
 
 def _left(source: str, shape: tuple[int, ...], windows: list[Window]) -> Iterator[Reference]:
@@ -753,7 +769,10 @@ def _left(source: str, shape: tuple[int, ...], windows: list[Window]) -> Iterato
         return
     ((axis, period),) = axes
     at, gaps = 0, []
-    for window in [*sorted(windows, key=lambda each: each.first), Window(axis, period, period, 0)]:
+    for window in [
+        *sorted(windows, key=lambda window_or_slice: window_or_slice.first),
+        Window(axis, period, period, 0),
+    ]:
         if window.first > at:
             gaps.append((at, window.first))
         at = max(at, window.first + window.length)
@@ -764,8 +783,8 @@ def _left(source: str, shape: tuple[int, ...], windows: list[Window]) -> Iterato
         else:
             step = Formula.of(period)
             taken = [AxisSlice(Formula.of(line), None, step) for line in range(first, last)]
-        for each in taken:
-            yield Reference(NameTemplate((source,), ()), (*[whole] * axis, each))
+        for window_or_slice in taken:
+            yield Reference(NameTemplate((source,), ()), (*[whole] * axis, window_or_slice))
 
 
 def _glob(name: str) -> str:

@@ -70,7 +70,7 @@ class _Use(NamedTuple):
     @property
     def is_whole(self) -> bool:
         """Whether it is all of the source."""
-        return self.left is None and all(each == _WHOLE for each in self.slices)
+        return self.left is None and all(cut == _WHOLE for cut in self.slices)
 
 
 class _MadePart(NamedTuple):
@@ -132,10 +132,10 @@ def inverted(
         for rule in every
         if rule.expression is None or lowering.values_of(rule)
     ]
-    drop = [each for each, _ in drop_of_each_word(table.drop, table.words)]
+    drop = [reference for reference, _ in drop_of_each_word(table.drop, table.words)]
     plain = Table(tuple(rules), tuple(drop), table.dims, table.about)
-    found = _Inverting(plain, LoweredSource(plain, source, config or {}, dims or {})).table()
-    return folded_again(found, swapped_words(table.words))
+    inverse = _Inverting(plain, LoweredSource(plain, source, config or {}, dims or {})).table()
+    return folded_again(inverse, swapped_words(table.words))
 
 
 def _inverted_with_words(table: Table) -> Table:
@@ -162,7 +162,7 @@ class _Inverting:
             if rule.expression is not None:
                 self._words |= lengths_in(rule.expression) | rule.target.names
                 self._words |= {
-                    each for name, _ in names_in(rule.expression) for each in name.names
+                    index for name, _ in names_in(rule.expression) for index in name.names
                 }
 
     def table(self) -> Table:
@@ -175,11 +175,11 @@ class _Inverting:
             )
         rules: dict[NameTemplate, Rule] = {}
         by_moves: dict[NameTemplate, str] = {}
-        for name, found in self._uses(by_moves).items():
+        for name, uses in self._uses(by_moves).items():
             if name in by_moves:
                 continue
             try:
-                rules[name] = Rule(name, _assembled(found), any(each.is_assumed for each in found))
+                rules[name] = Rule(name, _assembled(uses), any(use.is_assumed for use in uses))
             except _NoInverseError as error:
                 if source is None or error.ever:
                     self._refuse(f"{name} cannot be made again: {error}", ever=error.ever)
@@ -215,11 +215,11 @@ class _Inverting:
             wrong = [
                 name
                 for name in rules
-                if name not in by_moves and any(name.match(each) is not None for each in odd)
+                if name not in by_moves and any(name.match(output) is not None for output in odd)
             ]
             if not wrong:
-                for each, why in odd.items():
-                    self._refuse(f"{each} cannot be made again: {why}", ever=True)
+                for output, why in odd.items():
+                    self._refuse(f"{output} cannot be made again: {why}", ever=True)
                 self._raise()
                 return table
             by_moves |= dict.fromkeys(wrong, "its shape is not told by the target")
@@ -244,7 +244,7 @@ class _Inverting:
 
     def _uses(self, by_moves: dict[NameTemplate, str]) -> dict[NameTemplate, list[_Use]]:
         """All uses of each source; what is filled is added to what is dropped."""
-        found: dict[NameTemplate, list[_Use]] = defaultdict(list)
+        uses_of_names: dict[NameTemplate, list[_Use]] = defaultdict(list)
         for rule in self._table.rules:
             self._rule, self._over = rule, ()
             filled = len(self._drop)
@@ -263,11 +263,11 @@ class _Inverting:
                 self._drop += self._source.filled_in(rule)
                 for name, _ in names_in(rule.expression):
                     by_moves[name] = str(error)
-                    found.setdefault(name, [])
+                    uses_of_names.setdefault(name, [])
                 continue
             for name, use in uses:
-                found[name].append(use._replace(is_assumed=rule.assumed))
-        return found
+                uses_of_names[name].append(use._replace(is_assumed=rule.assumed))
+        return uses_of_names
 
     def _back(self, expression: Expression, part: _MadePart) -> Iterator[tuple[NameTemplate, _Use]]:
         """Yield the sources of an expression, if what it makes is a part of the target."""
@@ -284,8 +284,8 @@ class _Inverting:
         elif isinstance(expression, Reference):
             yield from self._back_of_reference(expression, part)
         elif isinstance(expression, Same):
-            for each in expression.parts:
-                yield from self._back(each, part)
+            for inner in expression.parts:
+                yield from self._back(inner, part)
         elif part.reference.pattern is not None:
             raise _NoInverseError("a pattern stands outside of what is joined twice")
         elif isinstance(expression, Stack):
@@ -320,9 +320,7 @@ class _Inverting:
         self, reference: Reference, part: _MadePart
     ) -> Iterator[tuple[NameTemplate, _Use]]:
         pattern, back = reference.pattern, part.reference
-        if part.is_viewed and any(
-            not each.is_index and each != _WHOLE for each in reference.slices
-        ):
+        if part.is_viewed and any(not cut.is_index and cut != _WHOLE for cut in reference.slices):
             raise _NoInverseError("a part is viewed as another dtype")
         if pattern is None:
             yield reference.name, _Use(reference.slices, back, part.changes)
@@ -342,36 +340,36 @@ class _Inverting:
             flat = pattern.left
         for right in _copies_in(pattern):
             if back.pattern is None:
-                found = back._replace(pattern=Pattern(right, left))
+                back_again = back._replace(pattern=Pattern(right, left))
             elif back.pattern.right == pattern.right and right == pattern.right:
-                found = back._replace(pattern=Pattern(back.pattern.left, left))
+                back_again = back._replace(pattern=Pattern(back.pattern.left, left))
             else:
                 raise _NoInverseError(
                     "a pattern stands outside of what is joined, and another inside"
                 )
-            yield reference.name, _Use(reference.slices, found, part.changes, flat)
+            yield reference.name, _Use(reference.slices, back_again, part.changes, flat)
 
     def _back_of_stack(self, stack: Stack, part: _MadePart) -> Iterator[tuple[NameTemplate, _Use]]:
         axis = self._axis(stack, stack.axis)
         count = len(stack.parts)
         if stack.over is None and count > 1 and stack.pattern == _interleaving(axis - 1, count):
             step = Formula.of(count)
-            for number, each in enumerate(stack.parts):
+            for number, inner in enumerate(stack.parts):
                 taken = AxisSlice(Formula.of(number), None, step)
-                yield from self._back(each, _taken(part, axis - 1, taken, None))
+                yield from self._back(inner, _taken(part, axis - 1, taken, None))
             return
         if stack.over is not None:
-            (each,) = stack.parts
+            (inner,) = stack.parts
             if self._over or stack.pattern is not None:
                 raise _NoInverseError("a stack of all numbers stands in a stack or a pattern")
             taken = AxisSlice(Formula.of(stack.over), None, None, is_index=True)
             self._over = (stack.over,)
-            yield from self._back(each, _taken(part, axis, taken, None))
+            yield from self._back(inner, _taken(part, axis, taken, None))
             self._over = ()
             return
-        for number, each in enumerate(stack.parts):
+        for number, inner in enumerate(stack.parts):
             taken = AxisSlice(Formula.of(number), None, None, is_index=True)
-            yield from self._back(each, _taken(part, axis, taken, stack.pattern, count))
+            yield from self._back(inner, _taken(part, axis, taken, stack.pattern, count))
 
     def _back_of_concatenation(
         self, joined: Concatenation, part: _MadePart
@@ -381,8 +379,8 @@ class _Inverting:
             rank = self._rank(joined)
             if rank is None or axis >= rank - 1:
                 raise _NoInverseError("what is joined along the last axis is viewed")
-        for each, taken in zip(joined.parts, self._places(joined, axis), strict=True):
-            yield from self._back(each, _taken(part, axis, taken, joined.pattern))
+        for inner, taken in zip(joined.parts, self._places(joined, axis), strict=True):
+            yield from self._back(inner, _taken(part, axis, taken, joined.pattern))
 
     # -- lengths -------------------------------------------------------------------------------------
 
@@ -391,7 +389,7 @@ class _Inverting:
         if axis >= 0:
             return axis
         ranks = [self._rank(part) for part in expression.parts]
-        rank = next((each for each in ranks if each is not None), None)
+        rank = next((known_rank for known_rank in ranks if known_rank is not None), None)
         if rank is None:
             raise _NoInverseError("an axis is counted from the end, and the table says no shape")
         return axis + rank + isinstance(expression, Stack)
@@ -411,17 +409,19 @@ class _Inverting:
         if self._source is None:
             return None
         shapes = [
-            each.shape for each in self._source.headers_of(self._rule, expression, self._over)
+            header.shape for header in self._source.headers_of(self._rule, expression, self._over)
         ]
         if not shapes or len({*map(len, shapes)}) > 1:
             return None
-        return tuple([each[0] if len({*each}) == 1 else None for each in zip(*shapes, strict=True)])
+        return tuple(
+            [sizes[0] if len({*sizes}) == 1 else None for sizes in zip(*shapes, strict=True)]
+        )
 
     def _dtype(self, expression: Expression) -> str | None:
         if self._source is None:
             return None
         headers = self._source.headers_of(self._rule, expression, self._over)
-        dtypes = {each.dtype for each in headers}
+        dtypes = {header.dtype for header in headers}
         return dtypes.pop() if len(dtypes) == 1 else None
 
     def _places(self, joined: Concatenation, axis: int) -> list[AxisSlice]:
@@ -429,12 +429,12 @@ class _Inverting:
         lengths = [_extent(part, axis) for part in joined.parts]
         if self._source is not None:
             # Names that a shape tells stand for another number in another rule.
-            lengths = [each if each and each.names <= {*self._dims} else None for each in lengths]
+            lengths = [size if size and size.names <= {*self._dims} else None for size in lengths]
         unknown = [place for place, length in enumerate(lengths) if length is None]
         # One of them is what the others leave.
         for place in unknown[:-1]:
             lengths[place] = self._named(joined, place, axis)
-        found, start = [], _ZERO
+        places, start = [], _ZERO
         for place, length in enumerate(lengths):
             is_last = place == len(lengths) - 1
             first = None if start == _ZERO else start
@@ -442,15 +442,15 @@ class _Inverting:
                 rest = _ZERO
                 for after in lengths[place + 1 :]:
                     rest = rest.plus(after or _ZERO)
-                found.append(AxisSlice(first, None if is_last else _ZERO.plus(rest, -1), None))
+                places.append(AxisSlice(first, None if is_last else _ZERO.plus(rest, -1), None))
                 start = _ZERO.plus(rest, -1)
                 continue
             stop = start.plus(length)
             # After a part without a length, places count from the end.
             is_end = is_last or stop == _ZERO
-            found.append(AxisSlice(first, None if is_end else stop, None))
+            places.append(AxisSlice(first, None if is_end else stop, None))
             start = stop
-        return found
+        return places
 
     def _named(self, joined: Concatenation, place: int, axis: int) -> Formula:
         """A name for a length that is in no table: of the part, unlike those of the others."""
@@ -461,7 +461,7 @@ class _Inverting:
             length = shape[axis] if shape is not None and axis < len(shape) else None
             if length is None:
                 raise _NoInverseError("what is joined has other lengths for other numbers")
-        words = [_words_of(each) for each in joined.parts]
+        words = [_words_of(inner) for inner in joined.parts]
         others = {word for at, some in enumerate(words) if at != place for word in some}
         own = [word for word in words[place] if word not in others] or words[place][-1:]
         name = f"{'_'.join(own) or 'part'}_length"
@@ -476,7 +476,7 @@ class _Inverting:
 
 def _words_of(expression: Expression) -> list[str]:
     """The words in the names of an expression."""
-    texts = [text for each in references_in(expression) for text in each.name.texts]
+    texts = [text for reference in references_in(expression) for text in reference.name.texts]
     return [word for text in texts for word in re.findall(r"[A-Za-z_][A-Za-z_0-9]*", text)]
 
 
@@ -498,11 +498,11 @@ def _taken(
     slices = [*reference.slices]
     # An axis of which one index is taken is gone.
     left = axis
-    for place, each in enumerate(slices):
-        if each.is_index:
+    for place, cut in enumerate(slices):
+        if cut.is_index:
             continue
         if not left:
-            if each != _WHOLE:
+            if cut != _WHOLE:
                 raise _NoInverseError("an axis is joined twice")
             slices[place] = taken
             return part._replace(reference=reference._replace(slices=tuple(slices)))
@@ -520,13 +520,13 @@ def _taken_inside(
     if pattern.takes or pattern.repeats or not is_alone or (Atom(None),) in before:
         raise _NoInverseError("the pattern takes apart what is joined")
     (joined,) = before[-1]
-    found = Atom(joined.length if count is None else Formula.of(count), taken=taken)
+    picked = Atom(joined.length if count is None else Formula.of(count), taken=taken)
     if sum(atom == joined for group in pattern.right for atom in group) != 1:
         raise _NoInverseError("the pattern reverses what is joined")
     left = tuple(
-        [tuple([found if atom == joined else atom for atom in group]) for group in pattern.right]
+        [tuple([picked if atom == joined else atom for atom in group]) for group in pattern.right]
     )
-    inner = () if taken.is_index else ((Atom(found.kept),),)
+    inner = () if taken.is_index else ((Atom(picked.kept),),)
     kept = (*pattern.left[:axis], *inner, *pattern.left[axis + 1 :])
     return reference._replace(pattern=Pattern(left, kept))
 
@@ -561,9 +561,9 @@ def _in_other_units(
     inner, other = [side[-1][-1] if side and side[-1] else None for side in pattern]
     if inner is None or inner != other or inner.length is None or inner != Atom(inner.length):
         raise _NoInverseError("what is viewed is in another order", ever=True)
-    views = [each for each in changes if isinstance(each, View)]
-    size = (inner.length.number or 0) * prod([find(each.dtype).itemsize for each in views])
-    length, odd = divmod(size, prod([find(each.before or "").itemsize for each in views]))
+    views = [view for view in changes if isinstance(view, View)]
+    size = (inner.length.number or 0) * prod([find(view.dtype).itemsize for view in views])
+    length, odd = divmod(size, prod([find(view.before or "").itemsize for view in views]))
     name = inner.length.name
     if name is None and (odd or not length):
         raise _NoInverseError("what is viewed has a length that is not told", ever=True)
@@ -581,14 +581,14 @@ def _extent(expression: Expression, axis: int) -> Formula | None:
         return expression.shape[axis] if axis < len(expression.shape) else None
     if isinstance(expression, Same):
         known = [_extent(part, axis) for part in expression.parts]
-        return next((each for each in known if each is not None), None)
+        return next((extent for extent in known if extent is not None), None)
     pattern = getattr(expression, "pattern", None)
     if pattern is not None:
         return _extent_of(pattern, axis)
     if isinstance(expression, Concatenation):
         lengths = [_extent(part, axis) for part in expression.parts]
         if axis != expression.axis:
-            return next((each for each in lengths if each is not None), None)
+            return next((extent for extent in lengths if extent is not None), None)
         total = _ZERO
         for length in lengths:
             if length is None:
@@ -596,7 +596,7 @@ def _extent(expression: Expression, axis: int) -> Formula | None:
             total = total.plus(length)
         return total
     if isinstance(expression, Reference):
-        kept = [each for each in expression.slices if not each.is_index]
+        kept = [extent for extent in expression.slices if not extent.is_index]
         if len(kept) < len(expression.slices) or axis >= len(kept):
             return None
         return _length_of(kept[axis])
@@ -622,10 +622,10 @@ def _extent_of(pattern: Pattern, axis: int) -> Formula | None:
             return None
     if axis >= len(pattern.right):
         return None
-    found = _ONE
+    extent = _ONE
     for atom in pattern.right[axis]:
-        found = found.times(atom.length or _ONE)
-    return found
+        extent = extent.times(atom.length or _ONE)
+    return extent
 
 
 # -- what each source is made of -------------------------------------------------------------------
@@ -634,22 +634,22 @@ def _extent_of(pattern: Pattern, axis: int) -> Formula | None:
 def _assembled(uses: list[_Use]) -> Expression:
     """A source, from all uses of it."""
     changes = uses[0].changes
-    kinds = {tuple([(type(each), each.dtype, each.before) for each in use.changes]) for use in uses}
+    kinds = {tuple([(type(made), made.dtype, made.before) for made in use.changes]) for use in uses}
     if len(kinds) > 1:
         raise _NoInverseError("it is cast or viewed in one place, and not in another")
-    found = _joined(uses)
+    assembled = _joined(uses)
     for change in changes:
-        found = change._replace(of=found)
-    return found
+        assembled = change._replace(of=assembled)
+    return assembled
 
 
 def _joined(uses: list[_Use]) -> Expression:
     """A source, from all uses of it, before casts and views."""
-    found = [use.back for use in uses if use.is_whole]
+    wholes = [use.back for use in uses if use.is_whole]
     parts = [use for use in uses if not use.is_whole]
     if parts:
-        found.append(_of_parts(parts))
-    return found[0] if len(found) == 1 else Same(tuple(found))
+        wholes.append(_of_parts(parts))
+    return wholes[0] if len(wholes) == 1 else Same(tuple(wholes))
 
 
 def _of_parts(uses: list[_Use]) -> Expression:
@@ -664,21 +664,21 @@ def _of_parts(uses: list[_Use]) -> Expression:
         own = [atom for group in use.left or () for atom in group]
         alike = [Atom(atom.length, atom.is_reversed) for atom in own] == flat
         groups = [len(group) for group in use.left or ()]
-        if not alike or groups != [*map(len, left)] or any(each != _WHOLE for each in use.slices):
+        if not alike or groups != [*map(len, left)] or any(cut != _WHOLE for cut in use.slices):
             raise _NoInverseError("its parts are taken in different ways")
         flattened.append(
             use._replace(slices=tuple([atom.taken or _WHOLE for atom in own]), left=None)
         )
     if len(set(lengths)) < len(lengths):
         raise _NoInverseError("two parts of its axes have one length")
-    found = _along_axes(flattened)
-    if not isinstance(found, (Concatenation, Stack)) or found.pattern is not None:
+    assembled = _along_axes(flattened)
+    if not isinstance(assembled, (Concatenation, Stack)) or assembled.pattern is not None:
         raise _NoInverseError("its parts are not one behind the other")
     before = tuple([(Atom(atom.length),) for atom in flat])
     after = tuple([tuple([Atom(atom.length) for atom in group]) for group in left])
     if not any(len(group) > 1 for group in after):
-        return found
-    return found._replace(pattern=Pattern(before, after))
+        return assembled
+    return assembled._replace(pattern=Pattern(before, after))
 
 
 def _along_axes(uses: list[_Use]) -> Expression:
@@ -711,20 +711,20 @@ def _along(axis: int, groups: dict[AxisSlice, list[_Use]]) -> Expression:
     """Parts that are joined along an axis."""
     taken = [*groups]
     backs = [_along_axes(group) for group in groups.values()]
-    if all(each.is_index for each in taken):
+    if all(cut.is_index for cut in taken):
         return _stacked(taken, backs, axis)
-    if any(each.is_index for each in taken):
+    if any(cut.is_index for cut in taken):
         raise _NoInverseError("indices and slices are taken of one axis")
-    if any(each.step is not None for each in taken):
+    if any(cut.step is not None for cut in taken):
         return _interleaved(taken, backs, axis)
     sized = [
-        _with_length(back, _length_of(each), axis) for back, each in zip(backs, taken, strict=True)
+        _with_length(back, _length_of(cut), axis) for back, cut in zip(backs, taken, strict=True)
     ]
     return Concatenation(tuple(_in_order(taken, sized)), axis)
 
 
 def _stacked(taken: list[AxisSlice], backs: list[Expression], axis: int) -> Expression:
-    numbers = [each.start.number if each.start is not None else None for each in taken]
+    numbers = [cut.start.number if cut.start is not None else None for cut in taken]
     name = taken[0].start.name if taken[0].start is not None else None
     if len(backs) == 1 and name is not None:
         return Stack((backs[0],), axis, name)
@@ -737,13 +737,13 @@ def _stacked(taken: list[AxisSlice], backs: list[Expression], axis: int) -> Expr
 def _interleaved(taken: list[AxisSlice], backs: list[Expression], axis: int) -> Expression:
     """Every n-th row of each part."""
     count = len(taken)
-    starts = [(each.start or _ZERO).number for each in taken]
-    steps = {each.step.number if each.step is not None else 1 for each in taken}
-    if steps != {count} or sorted(-1 if each is None else each for each in starts) != list(
+    starts = [(cut.start or _ZERO).number for cut in taken]
+    steps = {cut.step.number if cut.step is not None else 1 for cut in taken}
+    if steps != {count} or sorted(-1 if cut is None else cut for cut in starts) != list(
         range(count)
     ):
         raise _NoInverseError("the steps of its parts do not fit together")
-    if any(each.stop is not None for each in taken):
+    if any(cut.stop is not None for cut in taken):
         raise _NoInverseError("the steps of its parts end early")
     ordered = [
         back for _, back in sorted(zip(starts, backs, strict=True), key=lambda pair: pair[0] or 0)
@@ -778,13 +778,13 @@ def _in_order(taken: list[AxisSlice], backs: list[Expression]) -> Iterator[Expre
         place = next(
             (
                 place
-                for place, (each, _) in enumerate(left)
-                if at is not None and (each.start or _ZERO) == at
+                for place, (cut, _) in enumerate(left)
+                if at is not None and (cut.start or _ZERO) == at
             ),
             None,
         )
         if place is None:
             raise _NoInverseError("its parts do not follow one another")
-        each, back = left.pop(place)
-        at = each.stop
+        cut, back = left.pop(place)
+        at = cut.stop
         yield back

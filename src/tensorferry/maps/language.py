@@ -60,34 +60,34 @@ def read_table(text: str) -> Table:
     else:
         import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
     try:
-        found = tomllib.loads(text)
+        document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise FileFormatError(f"The table is no TOML: {error}.") from None
-    return _table(found)
+    return _table(document)
 
 
-def _table(found: Mapping[str, Any]) -> Table:
-    unknown = [key for key in found if key not in ("map", "dims", "words", "drop", "about")]
+def _table(document: Mapping[str, Any]) -> Table:
+    unknown = [key for key in document if key not in ("map", "dims", "words", "drop", "about")]
     if unknown:
         raise FileFormatError(
             f"A table has [map], [dims], [words] and drop, not {shown(unknown[0])}."
         )
-    about, drop = found.get("about", ""), found.get("drop", [])
+    about, drop = document.get("about", ""), document.get("drop", [])
     if not isinstance(about, str):
         raise FileFormatError(f"about is text, not {shown(about)}.")
     if not isinstance(drop, list):
         raise FileFormatError(f"drop is a list of names, not {shown(drop)}.")
-    rules = found.get("map", {})
+    rules = document.get("map", {})
     if not isinstance(rules, dict) or len(rules) > _MOST_RULES:
         raise FileFormatError("[map] has a name for each tensor, at most 150,000.")
     reader = _Reader()
-    dims, words = _dims(found.get("dims", {})), _words(found.get("words", {}))
+    dims, words = _dims(document.get("dims", {})), _words(document.get("words", {}))
     both = dims.keys() & words.keys()
     if both:
         raise FileFormatError(f"{min(both)} is in [dims] and in [words]: give one another name.")
     table = Table(
         tuple([reader.rule(target, value) for target, value in rules.items()]),
-        tuple([reader.reference(_text(each, "drop")) for each in drop]),
+        tuple([reader.reference(_text(dropped, "drop")) for dropped in drop]),
         dims,
         about,
         words,
@@ -96,11 +96,11 @@ def _table(found: Mapping[str, Any]) -> Table:
     return table
 
 
-def _dims(found: Any) -> dict[str, tuple[str | int, ...]]:
-    if not isinstance(found, dict):
-        raise FileFormatError(f"[dims] has a name for each length, not {shown(found)}.")
+def _dims(given: Any) -> dict[str, tuple[str | int, ...]]:
+    if not isinstance(given, dict):
+        raise FileFormatError(f"[dims] has a name for each length, not {shown(given)}.")
     dims: dict[str, tuple[str | int, ...]] = {}
-    for name, value in found.items():
+    for name, value in given.items():
         if IDENTIFIER.fullmatch(name) is None:
             raise FileFormatError(
                 f"{shown(name)} is no name for a length: it has letters and digits."
@@ -119,15 +119,15 @@ def _dims(found: Any) -> dict[str, tuple[str | int, ...]]:
     return dims
 
 
-def _words(found: Any) -> dict[str, dict[str, str]]:
-    if not isinstance(found, dict):
-        raise FileFormatError(f"[words] has a name for words, not {shown(found)}.")
+def _words(given: Any) -> dict[str, dict[str, str]]:
+    if not isinstance(given, dict):
+        raise FileFormatError(f"[words] has a name for words, not {shown(given)}.")
     words: dict[str, dict[str, str]] = {}
-    for name, value in found.items():
+    for name, value in given.items():
         if IDENTIFIER.fullmatch(name) is None:
             raise FileFormatError(f"{shown(name)} is no name for words: it has letters and digits.")
         if isinstance(value, list):
-            pairs = [(each, each) for each in value]
+            pairs = [(single_word, single_word) for single_word in value]
         elif isinstance(value, dict):
             pairs = [*value.items()]
         else:
@@ -212,20 +212,20 @@ class _Reader:
         if odd:
             raise FileFormatError(f"{form} does not go with {shown(odd[0])}.")
         read = getattr(self, f"_{form}")
-        found: Expression = read(value, depth + 1)
-        return found
+        expression: Expression = read(value, depth + 1)
+        return expression
 
     def _of(self, value: dict[str, Any], depth: int) -> Expression:
         if "of" not in value:
             raise FileFormatError("of= is missing, which says the tensor.")
         return self.expression(value["of"], depth)
 
-    def _parts(self, found: Any, depth: int) -> tuple[Expression, ...]:
-        if not isinstance(found, list) or not found:
-            raise FileFormatError(f"{shown(found)} is no list of tensors.")
-        if len(found) > _MOST_PARTS:
-            raise FileFormatError(f"a list of {len(found):,} tensors is too long.")
-        return tuple([self.expression(each, depth) for each in found])
+    def _parts(self, given: Any, depth: int) -> tuple[Expression, ...]:
+        if not isinstance(given, list) or not given:
+            raise FileFormatError(f"{shown(given)} is no list of tensors.")
+        if len(given) > _MOST_PARTS:
+            raise FileFormatError(f"a list of {len(given):,} tensors is too long.")
+        return tuple([self.expression(part, depth) for part in given])
 
     def _concat(self, value: dict[str, Any], depth: int) -> Expression:
         return Concatenation(self._parts(value["concat"], depth), _axis(value), _pattern(value))
@@ -262,7 +262,7 @@ class _Reader:
         shape = value.get("shape")
         if not isinstance(shape, list) or len(shape) > _MOST_AXES:
             raise FileFormatError("fill needs shape=, a list of lengths.")
-        lengths = tuple([_length(each) for each in shape])
+        lengths = tuple([_length(length) for length in shape])
         return Fill(_number(value["fill"]), lengths, _dtype(value.get("dtype", "float32")))
 
     def _moves(self, value: dict[str, Any], depth: int) -> Expression:
@@ -270,7 +270,7 @@ class _Reader:
         shape = value.get("shape")
         if not isinstance(shape, list) or len(shape) > _MOST_AXES:
             raise FileFormatError("moves need shape=, a list of numbers.")
-        lengths = tuple([_whole(each) for each in shape])
+        lengths = tuple([_whole(length) for length in shape])
         if not isinstance(value["moves"], list):
             raise FileFormatError("moves are a list.")
         self._count += len(value["moves"])
@@ -309,22 +309,24 @@ def _bracket(text: str) -> int | None:
 
 
 def _slices(text: str, whole: str) -> tuple[AxisSlice, ...]:
-    found = []
-    for each in text.split(","):
-        parts = each.split(":")
-        if len(parts) > 3 or not each.strip():
-            raise FileFormatError(f"{shown(whole)} has no slice in its brackets: {shown(each)}.")
+    slices = []
+    for part_text in text.split(","):
+        parts = part_text.split(":")
+        if len(parts) > 3 or not part_text.strip():
+            raise FileFormatError(
+                f"{shown(whole)} has no slice in its brackets: {shown(part_text)}."
+            )
         values = [formula(part) if part.strip() else None for part in parts]
         if len(parts) == 1:
-            found.append(AxisSlice(values[0], None, None, is_index=True))
+            slices.append(AxisSlice(values[0], None, None, is_index=True))
             continue
         step = values[2] if len(values) > 2 else None
         if step is not None and (step.number is None or step.number < 1):
             raise FileFormatError(f"{shown(whole)}: a step is a number above 0.")
-        found.append(AxisSlice(values[0], values[1], step))
-    if len(found) > _MOST_AXES:
+        slices.append(AxisSlice(values[0], values[1], step))
+    if len(slices) > _MOST_AXES:
         raise FileFormatError(f"{shown(whole)} has too many axes.")
-    return tuple(found)
+    return tuple(slices)
 
 
 def _axis(value: dict[str, Any]) -> int:
@@ -375,7 +377,7 @@ def _move(value: Any) -> WrittenMove:
             f"{shown(value)} is no move: [source, sizes, [start, steps…], [start, steps…]]."
         )
     sizes, target, of = [
-        tuple(map(_whole, each)) if isinstance(each, list) else () for each in value[1:]
+        tuple(map(_whole, numbers)) if isinstance(numbers, list) else () for numbers in value[1:]
     ]
     if len(sizes) > _MOST_AXES or not len(sizes) + 1 == len(target) == len(of):
         raise FileFormatError(
@@ -395,7 +397,7 @@ def written_table(table: Table) -> str:
     if table.about:
         lines.append(f"about = {_quoted(table.about)}")
     if table.drop:
-        lines.append(f"drop = [{', '.join(_quoted(str(each)) for each in table.drop)}]")
+        lines.append(f"drop = [{', '.join(_quoted(str(reference)) for reference in table.drop)}]")
     if table.dims:
         lines += ["", "[dims]"] if lines else ["[dims]"]
         for name, ways in table.dims.items():
@@ -470,13 +472,15 @@ def written_expression(expression: Expression) -> str:
             ("of", written_expression(expression.of)),
         ]
     elif isinstance(expression, Fill):
-        lengths = [_size(each) for each in expression.shape]
+        lengths = [_size(element) for element in expression.shape]
         pairs = [("fill", _float(expression.number)), ("shape", _listed(lengths))]
         pairs.append(("dtype", _quoted(expression.dtype)))
     else:
         moves = [
-            _listed([_quoted(str(each.source)), *[_listed(map(str, side)) for side in each[1:]]])
-            for each in expression.moves
+            _listed(
+                [_quoted(str(element.source)), *[_listed(map(str, side)) for side in element[1:]]]
+            )
+            for element in expression.moves
         ]
         pairs = [("moves", _listed(moves)), ("shape", _listed(map(str, expression.shape)))]
     rearranged = getattr(expression, "pattern", None)
@@ -522,12 +526,12 @@ _ESCAPES = {
 
 def _quoted(text: str) -> str:
     """A basic string of TOML."""
-    found = ""
-    for each in text:
-        if each in _ESCAPES:
-            found += _ESCAPES[each]
-        elif ord(each) < 32 or ord(each) == 127:
-            found += f"\\u{ord(each):04x}"
+    quoted = ""
+    for character in text:
+        if character in _ESCAPES:
+            quoted += _ESCAPES[character]
+        elif ord(character) < 32 or ord(character) == 127:
+            quoted += f"\\u{ord(character):04x}"
         else:
-            found += each
-    return f'"{found}"'
+            quoted += character
+    return f'"{quoted}"'

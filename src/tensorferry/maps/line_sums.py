@@ -89,38 +89,38 @@ class _Hashing:
     def __call__(self, array: Array) -> Array:
         """The numbers, which the next call writes over."""
         words: Array = words_of(np.ascontiguousarray(array))
-        found: Array = self._found[: words.size].reshape(words.shape)
+        hashes: Array = self._found[: words.size].reshape(words.shape)
         shifted: Array = self._shifted[: words.size].reshape(words.shape)
         width = words.dtype.itemsize
         if words.dtype.kind == "V":
             halves = words.view("u8").reshape(*words.shape, -1)
-            found[...] = 0
+            hashes[...] = 0
             for number in range(halves.shape[-1]):
-                found *= _THREE
-                found += halves[..., number]
-                _mix(found, found, shifted)
+                hashes *= _THREE
+                hashes += halves[..., number]
+                _mix(hashes, hashes, shifted)
         elif width <= 2:
             # Every number is in the table. Any other mode looks for that, or copies first.
-            np.take(_table(width), words, out=found, mode="wrap")
+            np.take(_table(width), words, out=hashes, mode="wrap")
         else:
-            _mix(words, found, shifted)
-        return found
+            _mix(words, hashes, shifted)
+        return hashes
 
 
-def _mix(words: Array, found: Array, shifted: Array) -> None:
+def _mix(words: Array, mixed: Array, shifted: Array) -> None:
     """Put a number that looks random for each word where it is to be.
 
     Args:
         words: The words.
-        found: Where the numbers are put.
+        mixed: Where the numbers are put.
         shifted: Memory for steps between.
     """
-    np.add(words, _ONE, out=found, dtype=np.uint64)
-    found ^= np.right_shift(found, np.uint64(30), out=shifted)
-    found *= _TWO
-    found ^= np.right_shift(found, np.uint64(27), out=shifted)
-    found *= _THREE
-    found ^= np.right_shift(found, np.uint64(31), out=shifted)
+    np.add(words, _ONE, out=mixed, dtype=np.uint64)
+    mixed ^= np.right_shift(mixed, np.uint64(30), out=shifted)
+    mixed *= _TWO
+    mixed ^= np.right_shift(mixed, np.uint64(27), out=shifted)
+    mixed *= _THREE
+    mixed ^= np.right_shift(mixed, np.uint64(31), out=shifted)
 
 
 _tables: dict[int, Array] = {}
@@ -176,7 +176,7 @@ class LineSums:
             is_constant = is_constant and bool((hashes == first).all())
             rows = {}
             for axis in range(hashes.ndim):
-                others = tuple(each for each in range(hashes.ndim) if each != axis)
+                others = tuple(other for other in range(hashes.ndim) if other != axis)
                 rows[axis] = hashes.sum(axis=others, dtype=np.uint64) if others else hashes
             if not rows:
                 total += int(hashes.sum(dtype=np.uint64))
@@ -213,9 +213,9 @@ class LineSums:
         if self._total is None:
             # The same pass gives those along each axis.
             self._look()
-        found = self._sums.get((first, last))
-        if found is not None:
-            return found
+        sums = self._sums.get((first, last))
+        if sums is not None:
+            return sums
         shape = self.shape[first:last]
         if prod(shape) > MOST_LINE:
             return None
@@ -223,8 +223,8 @@ class LineSums:
         for place, hashes in self._blocks():
             others = (*range(first), *range(last, hashes.ndim))
             made[place[first:last]] += hashes.sum(axis=others, dtype=np.uint64)
-        found = self._sums[first, last] = made.reshape(-1)
-        return found
+        sums = self._sums[first, last] = made.reshape(-1)
+        return sums
 
 
 def boxes(
@@ -246,8 +246,8 @@ def boxes(
     for corner in product(*starts):
         yield tuple(
             [
-                slice(at, min(at + each.step, each.stop))
-                for at, each in zip(corner, starts, strict=True)
+                slice(at, min(at + steps.step, steps.stop))
+                for at, steps in zip(corner, starts, strict=True)
             ]
         )
 
@@ -284,19 +284,19 @@ class TensorView(NamedTuple):
 
     def part(self, target: tuple[int, ...], lines: Sequence[LineOrder]) -> IndexPart:
         """The positions of a target's elements, by the order of lines along groups of axes."""
-        found = []
+        index_lines = []
         for (first, last), (begin, end), order in lines:
             along = positions_along(self.shape[begin:end], self.steps[begin:end])
-            found.append(IndexLines(first, last, along[order].reshape(target[first:last])))
-        return IndexPart(self.start, tuple(found))
+            index_lines.append(IndexLines(first, last, along[order].reshape(target[first:last])))
+        return IndexPart(self.start, tuple(index_lines))
 
 
 def positions_along(shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
     """The positions of a box's elements, in row-major order, from 0."""
-    found: Array = np.zeros(1, np.int64)
+    positions: Array = np.zeros(1, np.int64)
     for length, step in zip(shape, steps, strict=True):
-        found = (found[:, None] + np.arange(length, dtype=np.int64) * step).reshape(-1)
-    return found
+        positions = (positions[:, None] + np.arange(length, dtype=np.int64) * step).reshape(-1)
+    return positions
 
 
 def whole_view(marks: LineSums) -> TensorView:

@@ -186,7 +186,7 @@ class _Made(NamedTuple):
     @property
     def made_dtype(self) -> str:
         """The dtype after all changes."""
-        dtypes = [each.dtype for each in self.changes if isinstance(each, (Cast, View))]
+        dtypes = [change.dtype for change in self.changes if isinstance(change, (Cast, View))]
         return dtypes[-1] if dtypes else self.dtype
 
 
@@ -236,7 +236,7 @@ class Lowering:
 
     def _known_dims(self, config: Mapping[str, int], given: Mapping[str, int]) -> dict[str, int]:
         """The lengths that are given, or in ``config.json``."""
-        found: dict[str, int] = {}
+        known: dict[str, int] = {}
         unknown = [name for name in given if name not in self._table.dims]
         if unknown:
             names = {
@@ -247,26 +247,26 @@ class Lowering:
             }
             for name in unknown:
                 if name in names:
-                    found[name] = given[name]
+                    known[name] = given[name]
                 else:
                     self._add("unknown", "", f"dims has {name}, which is no length of this table")
         for name, ways in self._table.dims.items():
             if name in given:
-                found[name] = given[name]
+                known[name] = given[name]
                 continue
             for way in ways:
                 try:
                     value = (
-                        formula(way).value({**config, **found})
+                        formula(way).value({**config, **known})
                         if way and isinstance(way, str)
                         else way
                     )
                 except NoValueError:
                     continue
                 if isinstance(value, int):
-                    found[name] = value
+                    known[name] = value
                     break
-        return found
+        return known
 
     def _add(self, kind: str, tensor: str, message: str) -> None:
         self._findings.append(MapFinding(kind, tensor, message))
@@ -317,17 +317,17 @@ class Lowering:
 
     def _instances(self) -> list[tuple[Rule, list[dict[str, int]]]]:
         """The rules, one for each word in their names, with the numbers for which they are."""
-        found: list[tuple[Rule, list[dict[str, int]]]] = []
+        instances: list[tuple[Rule, list[dict[str, int]]]] = []
         for rule, every in self._table.expanded:
-            before = len(found)
-            for each in every:
-                values = self.values_of(each)
+            before = len(instances)
+            for one_rule in every:
+                values = self.values_of(one_rule)
                 if values:
-                    found.append((each, values))
-                    self._seen_words.update(each.words)
-            if len(found) == before and every[0].words:
+                    instances.append((one_rule, values))
+                    self._seen_words.update(one_rule.words)
+            if len(instances) == before and every[0].words:
                 self._add("unfilled", str(rule.target), "the source has no name for any word of it")
-        return found
+        return instances
 
     def header_of(self, expression: Expression, values: Mapping[str, int]) -> Header | None:
         """The shape and dtype of a part of a rule; ``None`` if it does not fit."""
@@ -341,7 +341,7 @@ class Lowering:
         if rule.expression is None:
             return None
         try:
-            found = self._made(rule.expression, dict(values))
+            made = self._made(rule.expression, dict(values))
         except _WrongError as error:
             self._add(error.kind, name, str(error))
         except NoValueError as error:
@@ -349,20 +349,20 @@ class Lowering:
         except NotMovedError:
             self._add("length", name, "takes more moves than a table may have")
         else:
-            size = prod(found.shape)
+            size = prod(made.shape)
             if size > _LARGEST:
                 self._add("length", name, f"has {size:,} elements, which are too many")
                 return None
-            header = Header(found.shape, found.made_dtype)
+            header = Header(made.shape, made.made_dtype)
             return MadeTensor(
                 name,
                 # One for all that are alike: the fewer objects there are, the faster is the check.
                 self._headers.setdefault(header, header),
-                found.dtype,
-                tuple(found.moves),
-                size if found.moved is None else found.moved,
-                found.changes,
-                found.equal,
+                made.dtype,
+                tuple(made.moves),
+                size if made.moved is None else made.moved,
+                made.changes,
+                made.equal,
                 rule.assumed,
             )
         self._doubtful |= set(self._sources_of(rule.expression, values))
@@ -371,7 +371,7 @@ class Lowering:
     def _sources_of(self, expression: Expression, values: Mapping[str, int]) -> Iterator[str]:
         """Yield the names of the source that are in an expression, as far as they are there."""
         for name, _ in names_in(expression):
-            yield from (each for each, _ in self.names.matching(name, values))
+            yield from (source_name for source_name, _ in self.names.matching(name, values))
 
     def _why(self, error: NoValueError) -> str:
         if error.name is None:
@@ -383,14 +383,14 @@ class Lowering:
         return f"the length {error.name} is not given, and no shape tells it"
 
     def _dropped(self) -> dict[str, list[Move]]:
-        found: dict[str, list[Move]] = {}
-        for each, words in drop_of_each_word(self._table.drop, self._table.words):
-            for name, values in self._globbed(each.name):
+        dropped: dict[str, list[Move]] = {}
+        for reference, words in drop_of_each_word(self._table.drop, self._table.words):
+            for name, values in self._globbed(reference.name):
                 self._seen_words.update(words.items())
-                if each.slices or each.pattern is not None:
+                if reference.slices or reference.pattern is not None:
                     try:
                         moves = self._reference(
-                            each._replace(name=NameTemplate.exactly(name)), values
+                            reference._replace(name=NameTemplate.exactly(name)), values
                         ).moves
                     except (_WrongError, NoValueError, NotMovedError) as error:
                         self._add("bounds", name, f"what is dropped of it does not fit: {error}")
@@ -398,8 +398,8 @@ class Lowering:
                 else:
                     size = self._source[name].size
                     moves = [Move(name, (size,), 0, (1,), 0, (1,))]
-                found.setdefault(name, []).extend(moves)
-        return found
+                dropped.setdefault(name, []).extend(moves)
+        return dropped
 
     def _globbed(self, name: NameTemplate) -> Iterator[tuple[str, dict[str, int]]]:
         """The names that are dropped, with the numbers in them."""
@@ -407,9 +407,9 @@ class Lowering:
             yield from self.names.matching(name)
             return
         glob = name.texts[0] + "".join(f"[0-9]*{text}" for text in name.texts[1:])
-        for each in self._source:
-            if fnmatch.fnmatchcase(each, glob):
-                yield each, {}
+        for source_name in self._source:
+            if fnmatch.fnmatchcase(source_name, glob):
+                yield source_name, {}
 
     # -- which rules, for which numbers -------------------------------------------------------------
 
@@ -419,9 +419,9 @@ class Lowering:
             return [{}] if not rule.target.fields else []
         wanted = rule.target.names
         bound = stacked_in(rule.expression)
-        refs = [each for each, inner in names_in(rule.expression) if not inner]
-        refs += [each for each, inner in names_in(rule.expression) if inner]
-        found: dict[tuple[int, ...], dict[str, int]] = {}
+        refs = [index for index, inner in names_in(rule.expression) if not inner]
+        refs += [index for index, inner in names_in(rule.expression) if inner]
+        all_values: dict[tuple[int, ...], dict[str, int]] = {}
         by_position = positions_in(rule.expression) & wanted
         first = next((ref for ref in refs if wanted - by_position <= ref.names), None)
         if first is None and refs and wanted:
@@ -435,40 +435,40 @@ class Lowering:
         for name, values in self.names.matching(first):
             kept = values
             if bound:
-                kept = {each: number for each, number in values.items() if each not in bound}
+                kept = {index: number for index, number in values.items() if index not in bound}
             if not by_position:
                 # The numbers stand in the same order for all names that match.
-                found[tuple(kept.values())] = kept
+                all_values[tuple(kept.values())] = kept
                 continue
             unknown = by_position - kept.keys()
             for more in self._positions(rule.expression, name, kept, unknown):
-                found[tuple([number for _, number in sorted(more.items())])] = more
+                all_values[tuple([number for _, number in sorted(more.items())])] = more
         # For some words there may be none: whether there is any is seen for all of them.
-        if not found and not rule.words and len(self._findings) == before:
+        if not all_values and not rule.words and len(self._findings) == before:
             self._add("unfilled", str(rule.target), f"the source has no {first}")
-        return list(found.values())
+        return list(all_values.values())
 
     def _joined(
         self, rule: Rule, refs: list[NameTemplate], wanted: frozenset[str]
     ) -> list[dict[str, int]]:
         """The numbers of a rule whose names have them only together."""
-        found: list[dict[str, int]] = [{}]
+        joined: list[dict[str, int]] = [{}]
         for ref in refs:
-            if not ref.names - frozenset().union(*map(frozenset, found)):
+            if not ref.names - frozenset().union(*map(frozenset, joined)):
                 continue
             pairs = (
                 {**values, **more}
-                for values in found
+                for values in joined
                 for _, more in self.names.matching(ref, values)
             )
-            found = list(islice(pairs, _MOST_MADE + 1))
-        missing = wanted - frozenset().union(*map(frozenset, found)) if found else wanted
+            joined = list(islice(pairs, _MOST_MADE + 1))
+        missing = wanted - frozenset().union(*map(frozenset, joined)) if joined else wanted
         if missing and rule.words:
             return []
         if missing:
             self._add("unfilled", str(rule.target), f"no name tells {', '.join(sorted(missing))}")
             return []
-        return found
+        return joined
 
     def _positions(
         self, expression: Expression, name: str, values: dict[str, int], names: frozenset[str]
@@ -478,8 +478,8 @@ class Lowering:
             yield values
             return
         for reference in references_in(expression):
-            for axis, each in enumerate(reference.slices):
-                if not each.is_index or each.start is None or each.start.name not in names:
+            for axis, cut in enumerate(reference.slices):
+                if not cut.is_index or cut.start is None or cut.start.name not in names:
                     continue
                 shape = self._source[name].shape
                 if axis >= len(shape):
@@ -489,8 +489,8 @@ class Lowering:
                     self._add("length", str(reference), what)
                     return
                 for number in range(shape[axis]):
-                    more = {**values, each.start.name: number}
-                    yield from self._positions(expression, name, more, names - {each.start.name})
+                    more = {**values, cut.start.name: number}
+                    yield from self._positions(expression, name, more, names - {cut.start.name})
                 return
 
     # -- lengths -------------------------------------------------------------------------------------
@@ -509,9 +509,9 @@ class Lowering:
                     for values in every:
                         if not names & unknown:
                             break
-                        found = self._lengths(reference, values)
-                        goes_on |= bool(found.keys() & unknown)
-                        self._dims |= {name: found[name] for name in found.keys() & unknown}
+                        lengths = self._lengths(reference, values)
+                        goes_on |= bool(lengths.keys() & unknown)
+                        self._dims |= {name: lengths[name] for name in lengths.keys() & unknown}
                         unknown -= self._dims.keys()
 
     def _lengths(self, reference: Reference, values: Mapping[str, int]) -> dict[str, int]:
@@ -547,7 +547,7 @@ class Lowering:
                 inner = _viewed(inner, expression.dtype)
             return inner._replace(changes=(*inner.changes, expression))
         if isinstance(expression, Fill):
-            shape = tuple([_length(each, {**self._dims, **values}) for each in expression.shape])
+            shape = tuple([_length(n, {**self._dims, **values}) for n in expression.shape])
             size = prod(shape)
             moves = [Move(Constant(expression.number), (size,), 0, (1,), 0, (0,))] if size else []
             return _Made(shape, expression.dtype, moves)
@@ -569,13 +569,13 @@ class Lowering:
             )
         name = parts.fill(values)
         header = self._header(name)
-        key = header, tuple([values.get(each) for each in parts.used])
-        found = parts.made.get(key)
-        if found is None:
-            found = parts.made[key] = self._part(reference, header, values)
+        key = header, tuple([values.get(index) for index in parts.used])
+        made = parts.made.get(key)
+        if made is None:
+            made = parts.made[key] = self._part(reference, header, values)
         # `_replace` takes three times as long, and there are many names.
-        moves = tuple([Move(name, *move[1:]) for move in found.moves])
-        return _Made(found.shape, found.dtype, moves, *found[3:])
+        moves = tuple([Move(name, *move[1:]) for move in made.moves])
+        return _Made(made.shape, made.dtype, moves, *made[3:])
 
     def _part(self, reference: Reference, header: Header, values: Mapping[str, int]) -> _Made:
         """What a reference makes of any tensor with this header."""
@@ -597,7 +597,7 @@ class Lowering:
         known = {**self._dims, **values}
         known |= pattern.solve(made.shape, known)
         moves, shape = pattern.apply(made.moves, made.shape, known)
-        equal = [tuple(pattern.apply(each, made.shape, known)[0]) for each in made.equal]
+        equal = [tuple(pattern.apply(same, made.shape, known)[0]) for same in made.equal]
         return made._replace(moves=moves, shape=shape, equal=tuple(equal))
 
     def _stacked(self, expression: Stack, values: dict[str, int]) -> _Made:
@@ -606,31 +606,34 @@ class Lowering:
         else:
             (part,) = expression.parts
             numbers = self._numbers_of(part, expression.over, values)
-            parts = [self._made(part, {**values, expression.over: each}) for each in numbers]
+            parts = [
+                self._made(part, {**values, expression.over: part_made}) for part_made in numbers
+            ]
         axis = expression.axis
         if axis < 0:
             axis += len(parts[0].shape) + 1
         if not 0 <= axis <= len(parts[0].shape):
             raise _WrongError("shape", f"there is no axis {expression.axis} to stack along")
         inserted = [
-            each._replace(shape=(*each.shape[:axis], 1, *each.shape[axis:])) for each in parts
+            part_made._replace(shape=(*part_made.shape[:axis], 1, *part_made.shape[axis:]))
+            for part_made in parts
         ]
         return _concatenated(inserted, axis)
 
     def _numbers_of(self, part: Expression, index: str, values: Mapping[str, int]) -> range:
         """The numbers that stand at a name in the names of a stack: all from 0."""
-        found: set[int] = set()
+        indices: set[int] = set()
         for name, _ in names_in(part):
             if index not in name.names:
                 continue
-            found.update([numbers[index] for _, numbers in self.names.matching(name, values)])
+            indices.update([numbers[index] for _, numbers in self.names.matching(name, values)])
             break
-        if not found:
+        if not indices:
             raise _WrongError("unfilled", f"the source has nothing to stack for {index}")
-        if found != set(range(len(found))):
-            missing = next(number for number in range(len(found)) if number not in found)
+        if indices != set(range(len(indices))):
+            missing = next(number for number in range(len(indices)) if number not in indices)
             raise _WrongError("unfilled", f"what is stacked has no {index} = {missing}")
-        return range(len(found))
+        return range(len(indices))
 
     def _same(self, expression: Same, values: dict[str, int]) -> _Made:
         parts = [self._made(part, values) for part in expression.parts]
@@ -646,11 +649,18 @@ class Lowering:
     def _written(self, expression: Moves, values: Mapping[str, int]) -> _Made:
         moves, dtypes = [], {}
         size = prod(expression.shape)
-        for each in expression.moves:
-            name = each.source.fill(values)
+        for written_move in expression.moves:
+            name = written_move.source.fill(values)
             header = self._header(name)
             dtypes[header.dtype] = name
-            move = Move(name, each.sizes, each.target[0], each.target[1:], each.of[0], each.of[1:])
+            move = Move(
+                name,
+                written_move.sizes,
+                written_move.target[0],
+                written_move.target[1:],
+                written_move.of[0],
+                written_move.of[1:],
+            )
             low, high = ends(simplified(move))
             if low < 0 or high >= size:
                 raise _WrongError("bounds", f"a move writes {low} to {high} of {size} elements")
@@ -679,10 +689,10 @@ def _refuse_other_dtype(made: _Made, change: Cast | View) -> None:
 
 def _viewed(made: _Made, dtype: str) -> _Made:
     """A tensor whose bytes are elements of another dtype."""
-    for each in (made.made_dtype, dtype):
-        if each in _PARTS_OF_BYTES:
+    for one_dtype in (made.made_dtype, dtype):
+        if one_dtype in _PARTS_OF_BYTES:
             raise _WrongError(
-                "dtype", f"{each} uses some bits of a byte only, so it cannot be viewed"
+                "dtype", f"{one_dtype} uses some bits of a byte only, so it cannot be viewed"
             )
     header = Header(made.shape, made.made_dtype)
     viewed = header.viewed_as(dtype)
@@ -778,12 +788,12 @@ def _sliced(
 
 def _place(place: Formula, length: int, known: Mapping[str, int]) -> int:
     """A place in an axis; from its end, if it is negative."""
-    found = place.value(known)
-    return found + length if found < 0 else found
+    place_value = place.value(known)
+    return place_value + length if place_value < 0 else place_value
 
 
 def _length(length: Formula, known: Mapping[str, int]) -> int:
-    found = length.value(known)
-    if found < 0:
-        raise NoValueError(None, f"{length} is {found}, which is no length")
-    return found
+    value = length.value(known)
+    if value < 0:
+        raise NoValueError(None, f"{length} is {value}, which is no length")
+    return value

@@ -158,10 +158,10 @@ def restrided(
     own = steps_of(shape)
 
     def take(each: Move) -> Move | list[Move]:
-        found = _along_axes(each, shape, own)
-        if isinstance(found, list):
-            return found
-        first, axes = found
+        along_axes = _along_axes(each, shape, own)
+        if isinstance(along_axes, list):
+            return along_axes
+        first, axes = along_axes
         return simplified(
             Move(
                 each.source,
@@ -283,10 +283,10 @@ def of_part(
         # Far from the part, a move need not be taken apart along the axes.
         if not _meets(each, own, starts, counts, steps):
             return None
-        found = _along_axes(each, shape, own)
-        if isinstance(found, list):
-            return found
-        return _of_box(each, found, (starts, counts, steps), own)
+        along_axes = _along_axes(each, shape, own)
+        if isinstance(along_axes, list):
+            return along_axes
+        return _of_box(each, along_axes, (starts, counts, steps), own)
 
     yield from _taken_apart(move, take)
 
@@ -326,7 +326,7 @@ def _of_box(
         if len(held) > 1:
             boxes = sorted(
                 zip(move.sizes, move.target_steps, move.source_steps, strict=True),
-                key=lambda each: -each[1],
+                key=lambda sized: -sized[1],
             )
             outer = held[0][1], held[0][2] * own[axis], held[0][3]
             return _apart(move, boxes, boxes.index(outer))
@@ -423,46 +423,49 @@ def covers_once(boxes: Iterable[Box], count: int) -> bool:
     positions are ``(x ** count - 1) / (x - 1)``. Two different polynomials of a degree below 2**62
     agree at a point of this field with a probability of 2**-65. It costs the same whatever the sizes.
     """
-    found = list(boxes)
+    all_boxes = list(boxes)
     if not count:
-        return not found or all(not prod(size for size, _ in axes) for _, axes in found)
-    if len(found) == 1 and found[0] in ((0, ((count, 1),)), (0, ()) if count == 1 else None):
+        return not all_boxes or all(not prod(size for size, _ in axes) for _, axes in all_boxes)
+    if len(all_boxes) == 1 and all_boxes[0] in (
+        (0, ((count, 1),)),
+        (0, ()) if count == 1 else None,
+    ):
         return True
-    return sum(map(_sum_of_powers, found)) % _PRIME == _sum_of_powers((0, ((count, 1),)))
+    return sum(map(_sum_of_powers, all_boxes)) % _PRIME == _sum_of_powers((0, ((count, 1),)))
 
 
 @lru_cache(maxsize=1 << 14)
 def _sum_of_powers(box: Box) -> int:
     start, axes = box
-    found = pow(_POINT, start, _PRIME)
+    total = pow(_POINT, start, _PRIME)
     for size, step in axes:
         if not size:
             return 0
         if not step:
-            found = found * size % _PRIME
+            total = total * size % _PRIME
             continue
         by = pow(_POINT, step, _PRIME)
         if by == 1:
-            found = found * size % _PRIME
+            total = total * size % _PRIME
         else:
             above = (pow(by, size, _PRIME) - 1) * pow(by - 1, -1, _PRIME)
-            found = found * above % _PRIME
-    return found
+            total = total * above % _PRIME
+    return total
 
 
 def counts(boxes: Iterable[Box], count: int) -> Array:
     """How often each position is in boxes, up to 255 times."""
-    found: Array = np.zeros(count, np.uint8)
+    written: Array = np.zeros(count, np.uint8)
     for start, axes in boxes:
         shape = tuple(size for size, _ in axes)
         steps = tuple(step for _, step in axes)
         if all(steps):
-            view = np.lib.stride_tricks.as_strided(found[start:], shape, steps)
+            view = np.lib.stride_tricks.as_strided(written[start:], shape, steps)
             # Through an index, because the elements of one box may be the same.
             np.add(view, 1, out=view, where=view < 255)
         else:
-            found[start] = 255
-    return found
+            written[start] = 255
+    return written
 
 
 # -- copy ------------------------------------------------------------------------------------------
@@ -549,20 +552,22 @@ def _elements(source: Array, move: Move) -> Array:
     step = source.strides[0]
     sizes, steps, at = move.sizes, move.source_steps, move.source_start
     if step == source.itemsize:
-        by = [each * step for each in steps]
+        by = [source_step * step for source_step in steps]
         array: Array = np.ndarray(sizes, source.dtype, source, at * step, by)
         return array
     # From the lowest address on: a view must begin within the memory.
-    flipped = [size > 1 and each < 0 for size, each in zip(sizes, steps, strict=True)]
-    for size, each, is_flipped in zip(sizes, steps, flipped, strict=True):
+    flipped = [size > 1 and source_step < 0 for size, source_step in zip(sizes, steps, strict=True)]
+    for size, source_step, is_flipped in zip(sizes, steps, flipped, strict=True):
         if is_flipped:
-            at += (size - 1) * each
-    found = np.lib.stride_tricks.as_strided(
-        source[at:], sizes, [abs(each) * step for each in steps], writeable=False
+            at += (size - 1) * source_step
+    elements = np.lib.stride_tricks.as_strided(
+        source[at:], sizes, [abs(source_step) * step for source_step in steps], writeable=False
     )
     if any(flipped):
-        found = found[tuple(slice(None, None, -1 if each else 1) for each in flipped)]
-    return found
+        elements = elements[
+            tuple(slice(None, None, -1 if source_step else 1) for source_step in flipped)
+        ]
+    return elements
 
 
 def _copy(of: Array, to: Array, release: Callable[[], None] | None) -> None:

@@ -49,13 +49,13 @@ class NameTemplate(NamedTuple):
         Raises:
             NoValueError: One is not there, or a formula gives no number that can be in a name.
         """
-        found = self.texts[0]
+        filled = self.texts[0]
         for field, text in zip(self.fields, self.texts[1:], strict=True):
             number = field.value(values)
             if number < 0:
                 raise NoValueError(None, f"{field} is {number}, which is no number in a name")
-            found += f"{number}{text}"
-        return found
+            filled += f"{number}{text}"
+        return filled
 
     def with_words(self, words: Mapping[str, str]) -> NameTemplate:
         """The name with these words where their names stand alone; other formulas stay."""
@@ -134,10 +134,10 @@ class NameTemplate(NamedTuple):
 
     def __str__(self) -> str:
         """As it is written in a table."""
-        found = escaped(self.texts[0])
+        text_so_far = escaped(self.texts[0])
         for field, text in zip(self.fields, self.texts[1:], strict=True):
-            found += f"{{{field}}}{escaped(text)}"
-        return found
+            text_so_far += f"{{{field}}}{escaped(text)}"
+        return text_so_far
 
 
 class KnownNames:
@@ -191,42 +191,42 @@ def _without_digits(name: str) -> str:
 _NO_DIGITS = dict.fromkeys(map(ord, _DIGITS))
 
 
-def _solved(fields: list[tuple[Formula, int]], found: dict[str, int]) -> dict[str, int] | None:
+def _solved(fields: list[tuple[Formula, int]], values: dict[str, int]) -> dict[str, int] | None:
     """The numbers of names, from the values of formulas; ``None`` if there are none."""
     # Those with one name first: the others may need it.
-    for field, number in sorted(fields, key=lambda each: len(each[0].names)):
+    for field, number in sorted(fields, key=lambda field_or_step: len(field_or_step[0].names)):
         alone = field.name
         if alone is not None:
-            if found.setdefault(alone, number) != number:
+            if values.setdefault(alone, number) != number:
                 return None
             continue
         linear = field.linear()
         if linear is None:
             try:
-                if field.value(found) != number:
+                if field.value(values) != number:
                     return None
             except NoValueError:
                 return None
             continue
         rest, steps = number - linear[0], linear[1]
-        for name in steps.keys() & found.keys():
-            rest -= steps[name] * found[name]
-        unknown = {name: step for name, step in steps.items() if name not in found}
+        for name in steps.keys() & values.keys():
+            rest -= steps[name] * values[name]
+        unknown = {name: step for name, step in steps.items() if name not in values}
         # As digits: each number is smaller than the next step has room for.
-        for name, step in sorted(unknown.items(), key=lambda each: -each[1]):
+        for name, step in sorted(unknown.items(), key=lambda field_or_step: -field_or_step[1]):
             if step <= 0 or rest < 0:
                 return None
-            found[name], rest = divmod(rest, step)
+            values[name], rest = divmod(rest, step)
         if rest:
             return None
-    return found
+    return values
 
 
 def escaped(text: str) -> str:
     """A part of a name, as it is written in a table."""
-    found = "".join(f"\\{each}" if each in _SPECIAL else each for each in text)
+    marked = "".join(f"\\{character}" if character in _SPECIAL else character for character in text)
     # A pattern begins after this.
-    return found.replace(" : ", " \\: ")
+    return marked.replace(" : ", " \\: ")
 
 
 @lru_cache(maxsize=1 << 14)
@@ -240,23 +240,25 @@ def template(text: str) -> NameTemplate:
         raise FileFormatError(f"{shown(text)} is no name: it has {len(text)} characters.")
     texts, fields, at = [""], [], 0
     while at < len(text):
-        each = text[at]
-        if each == "\\":
+        character = text[at]
+        if character == "\\":
             if text[at + 1 : at + 2] not in (*_SPECIAL, ":"):
                 raise FileFormatError(f"The name {shown(text)} has a \\ before no bracket.")
             texts[-1] += text[at + 1]
             at += 2
-        elif each == "{":
+        elif character == "{":
             end = text.find("}", at)
             if end < 0:
                 raise FileFormatError(f"The name {shown(text)} has a {{ without a }}.")
             fields.append(formula(text[at + 1 : end]))
             texts.append("")
             at = end + 1
-        elif each in "}[":
-            raise FileFormatError(f"The name {shown(text)} has a {each} without a \\ before it.")
+        elif character in "}[":
+            raise FileFormatError(
+                f"The name {shown(text)} has a {character} without a \\ before it."
+            )
         else:
-            texts[-1] += each
+            texts[-1] += character
             at += 1
     _validate(text, texts, fields)
     return NameTemplate(tuple(texts), tuple(fields))

@@ -112,17 +112,17 @@ class Pattern(NamedTuple):
         """
         axes = _expanded(self.left, len(self._rest(len(shape))))
         left = [tuple([atom for _, atom in group]) for group in axes]
-        found: dict[str, int] = {}
+        solved: dict[str, int] = {}
         goes_on = True
         while goes_on:
             goes_on = False
             for group, length in zip(left, shape, strict=True):
-                there = {**known, **found}
+                there = {**known, **solved}
                 unknown = _unknown(group, there)
                 if unknown is not None:
-                    found[unknown.name] = _length_of(group, unknown, length, there)
+                    solved[unknown.name] = _length_of(group, unknown, length, there)
                     goes_on = True
-        return found
+        return solved
 
     def opened(
         self,
@@ -199,10 +199,12 @@ class Pattern(NamedTuple):
         there = {part.key for part in own}
         repeated = [(part.size, step_of[key]) for key, part in target.items() if key not in there]
         split = tuple([part.size for part in own])
-        found = []
+        moved = []
         for move in moves:
-            found += [_repeated(each, repeated) for each in restrided(move, split, steps, start)]
-        return found, tuple([prod(part.size for part in group) for group in right])
+            moved += [
+                _repeated(strided, repeated) for strided in restrided(move, split, steps, start)
+            ]
+        return moved, tuple([prod(part.size for part in group) for group in right])
 
     def _with_numbers(
         self, shape: tuple[int, ...], known: Mapping[str, int]
@@ -212,7 +214,7 @@ class Pattern(NamedTuple):
         sizes: dict[object, int] = {}
         sides = []
         for number, side in enumerate(self):
-            found = []
+            numbered = []
             for place, group in enumerate(_expanded(side, len(rest))):
                 length = shape[place] if number == 0 else 1
                 parts = [_part(key, atom, length, sizes, known) for key, atom in group]
@@ -221,8 +223,8 @@ class Pattern(NamedTuple):
                     text = _in_group(tuple([atom for _, atom in group]))
                     raise NoValueError(None, f"{text} is {size}, and the axis {length}")
                 sizes |= {part.key: part.size for part in parts}
-                found.append(parts)
-            sides.append(found)
+                numbered.append(parts)
+            sides.append(numbered)
         return sides[0], sides[1]
 
     def _rest(self, axes: int) -> range:
@@ -262,13 +264,13 @@ def _part(
 
 def _expanded(groups: Groups, rest: int) -> list[list[tuple[object, Atom]]]:
     """Groups with an axis for each that ``...`` stands for, each part with its key."""
-    found: list[list[tuple[object, Atom]]] = []
+    expanded: list[list[tuple[object, Atom]]] = []
     for group in groups:
         if _is_rest(group):
-            found += [[(number, group[0])] for number in range(rest)]
+            expanded += [[(number, group[0])] for number in range(rest)]
         else:
-            found.append([(atom.length, atom) for atom in group])
-    return found
+            expanded.append([(atom.length, atom) for atom in group])
+    return expanded
 
 
 def _taken(atom: Atom, size: int, known: Mapping[str, int]) -> tuple[int, int]:
@@ -333,8 +335,8 @@ class _Unknown(NamedTuple):
 
     def value(self, length: int) -> int | None:
         """The value of the name, from the length of the part."""
-        found, rest = divmod((length - self.constant) * self.over, self.times)
-        return None if rest else found
+        quotient, rest = divmod((length - self.constant) * self.over, self.times)
+        return None if rest else quotient
 
 
 def _unknown(group: tuple[Atom, ...], known: Mapping[str, int]) -> _Unknown | None:
@@ -354,7 +356,9 @@ def _unknown(group: tuple[Atom, ...], known: Mapping[str, int]) -> _Unknown | No
         if len(names) != 1:
             return None
         (name,) = names
-        constant += sum(step * known[each] for each, step in steps.items() if each != name)
+        constant += sum(
+            step * known[step_name] for step_name, step in steps.items() if step_name != name
+        )
         return _Unknown(name, constant, steps[name])
     return _over_number(length)
 
@@ -380,12 +384,12 @@ def _length_of(
     for atom in group:
         if atom.length is not None and atom.length.names <= known.keys():
             rest *= _size(atom, 1, known)
-    found = None
+    value = None
     if rest and not length % rest:
-        found = unknown.value(length // rest)
-    if found is None or found < 0:
+        value = unknown.value(length // rest)
+    if value is None or value < 0:
         raise NoValueError(None, f"{_in_group(group)} does not fit an axis of {length}")
-    return found
+    return value
 
 
 def _in_group(group: tuple[Atom, ...]) -> str:
@@ -411,28 +415,28 @@ def pattern(text: str) -> Pattern:
     left, arrow, right = text.partition("->")
     if not arrow or "->" in right:
         raise FileFormatError(f"The pattern {shown(text)} has not one -> in it.")
-    found = Pattern(_groups(left, text), _groups(right, text))
-    for side in found:
+    sides = Pattern(_groups(left, text), _groups(right, text))
+    for side in sides:
         _validate_side(side, text)
-    if any(map(_is_rest, found.left)) != any(map(_is_rest, found.right)):
+    if any(map(_is_rest, sides.left)) != any(map(_is_rest, sides.right)):
         raise FileFormatError(f"The pattern {shown(text)} has ... on one side only.")
-    there = {atom.length for group in found.right for atom in group}
-    if any(atom.taken is not None for group in found.right for atom in group):
+    there = {atom.length for group in sides.right for atom in group}
+    if any(atom.taken is not None for group in sides.right for atom in group):
         raise FileFormatError(f"The pattern {shown(text)} takes a part on the right.")
-    for group in found.left:
+    for group in sides.left:
         for atom in group:
             if not atom.goes and atom.kept not in there and not _is_one(atom):
                 raise FileFormatError(
                     f"The pattern {shown(text)} has {atom} only on the left: take a slice of it."
                 )
-    return found
+    return sides
 
 
 def _validate_side(side: Groups, text: str) -> None:
     lengths = [atom.kept for group in side for atom in group if not _is_one(atom) and not atom.goes]
     if len(lengths) > _MOST_ATOMS:
         raise FileFormatError(f"The pattern {shown(text)} has more than {_MOST_ATOMS} parts.")
-    twice = next((each for each in lengths if lengths.count(each) > 1), None)
+    twice = next((length for length in lengths if lengths.count(length) > 1), None)
     if len(set(lengths)) < len(lengths):
         raise FileFormatError(
             f"The pattern {shown(text)} has {twice or '...'} twice on one side: give one of them "
@@ -441,32 +445,34 @@ def _validate_side(side: Groups, text: str) -> None:
 
 
 def _groups(text: str, whole: str) -> Groups:
-    found: list[tuple[Atom, ...]] = []
+    groups: list[tuple[Atom, ...]] = []
     for word in _words(text, whole):
         if word.startswith("("):
             inner = word[1:-1]
-            found.append(tuple([_atom(each, whole) for each in _words(inner, whole)]))
+            groups.append(
+                tuple([_atom(word_inside, whole) for word_inside in _words(inner, whole)])
+            )
         else:
-            found.append((_atom(word, whole),))
-    return tuple(found)
+            groups.append((_atom(word, whole),))
+    return tuple(groups)
 
 
 def _words(text: str, whole: str) -> list[str]:
     """Words between blanks, with what is in brackets together."""
-    found, depth, word = [], 0, ""
-    for each in text:
-        if each == "(":
+    words, depth, word = [], 0, ""
+    for character in text:
+        if character == "(":
             depth += 1
-        if each == ")":
+        if character == ")":
             depth -= 1
-        if each.isspace() and not depth:
-            found += [word] if word else []
+        if character.isspace() and not depth:
+            words += [word] if word else []
             word = ""
         else:
-            word += each
+            word += character
     if depth:
         raise FileFormatError(f"The brackets in the pattern {shown(whole)} do not match.")
-    return [*found, *([word] if word else [])]
+    return [*words, *([word] if word else [])]
 
 
 def _atom(word: str, whole: str) -> Atom:
@@ -489,5 +495,5 @@ def _slice_of(text: str, whole: str) -> AxisSlice:
         raise FileFormatError(f"The pattern {shown(whole)} takes no part by [{shown(text)}.")
     if not colon:
         return AxisSlice(formula(start), None, None, is_index=True)
-    places = [formula(each) if each else None for each in (start, stop)]
+    places = [formula(place) if place else None for place in (start, stop)]
     return AxisSlice(places[0], places[1], None)

@@ -68,7 +68,11 @@ def words_in(rule: Rule, words: Mapping[str, object]) -> tuple[str, ...]:
 
 def _words_of(every: list[NameTemplate], words: Mapping[str, object]) -> tuple[str, ...]:
     fields = [field.name for name in every for field in name.fields]
-    return tuple(dict.fromkeys([each for each in fields if each is not None and each in words]))
+    return tuple(
+        dict.fromkeys(
+            [own_field for own_field in fields if own_field is not None and own_field in words]
+        )
+    )
 
 
 def rules_of_each_word(rule: Rule, words: Words) -> Iterator[Rule]:
@@ -165,12 +169,12 @@ def _refuse_formulas(every: list[NameTemplate], words: Mapping[str, object]) -> 
 
 def swapped_words(words: Words) -> Words:
     """The words of the target for each of the source, where no two have the same."""
-    found = {}
+    swapped = {}
     for name, pairs in words.items():
         back = {theirs: ours for ours, theirs in pairs.items()}
         if len(back) == len(pairs):
-            found[name] = back
-    return found
+            swapped[name] = back
+    return swapped
 
 
 def unseen_words(words: Words, seen: set[tuple[str, str]]) -> Iterator[str]:

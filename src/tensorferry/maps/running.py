@@ -120,17 +120,17 @@ def _threads() -> int:
 
 def _function(name: str, pickled: bytes | None) -> Callable[..., Any]:
     if pickled is not None:
-        found: Any = pickle.loads(pickled)  # noqa: S301 - the user's own function
-        return found  # type: ignore[no-any-return]
+        function: Any = pickle.loads(pickled)  # noqa: S301 - the user's own function
+        return function  # type: ignore[no-any-return]
     module, _, path = name.partition(":")
-    found = importlib.import_module(module)
+    function = importlib.import_module(module)
     for part in path.split("."):
-        found = getattr(found, part)
-    if not callable(found):
+        function = getattr(function, part)
+    if not callable(function):
         raise TypeError(
-            f"{path} of {module} is no function, but of the type {type(found).__name__}"
+            f"{path} of {module} is no function, but of the type {type(function).__name__}"
         )
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _instead(name: str, error: BaseException) -> str | None:
@@ -191,12 +191,12 @@ def _import_what_it_imports(convert: Callable[..., Any]) -> None:
     """Import what a function imports when it is called, once for all passes."""
     code = getattr(convert, "__code__", None)
     module: Any = None
-    for each in dis.get_instructions(code) if code is not None else ():
+    for instruction in dis.get_instructions(code) if code is not None else ():
         with suppress(Exception):  # which it then raises itself
-            if each.opname == "IMPORT_NAME":
-                module = importlib.import_module(each.argval)
-            elif each.opname == "IMPORT_FROM" and module is not None:
-                getattr(module, each.argval)
+            if instruction.opname == "IMPORT_NAME":
+                module = importlib.import_module(instruction.argval)
+            elif instruction.opname == "IMPORT_FROM" and module is not None:
+                getattr(module, instruction.argval)
 
 
 def _failure(what: str, error: BaseException) -> dict[str, Any]:
@@ -207,9 +207,9 @@ def _failure(what: str, error: BaseException) -> dict[str, Any]:
         text = type(error).__qualname__
     frames = traceback.extract_tb(error.__traceback__)
     own = [
-        each
-        for each in frames
-        if Path(each.filename) != Path(__file__) and not each.filename.startswith("<")
+        frame
+        for frame in frames
+        if Path(frame.filename) != Path(__file__) and not frame.filename.startswith("<")
     ]
     where = ""
     if own:
@@ -270,8 +270,8 @@ def _wait(child: int, seconds: float, asked: Any, folder: Path) -> int | None:
     """How a process ended; ``None`` if it takes too long, and was ended."""
     end, pause = time.monotonic() + seconds, 0.001
     while True:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
             return status
         # If nobody waits for the result any more, the pipe has ended.
         readable, _, _ = select.select([asked], [], [], pause)
@@ -333,14 +333,14 @@ def _arrays(job: Job, one: Pass) -> dict[str, Array]:
     if one.kind != "given":
         dye = Dye(job.headers)
         return {name: dye.array(name, one) for name in job.headers}
-    found, start = {}, 0
+    arrays, start = {}, 0
     file = Path(job.folder) / "given.bin"
     for name, header in job.headers.items():
         kind = numpy_dtype(header.dtype)
         array = np.fromfile(file, kind, header.size, offset=start)
-        found[name] = array.reshape(header.shape)
+        arrays[name] = array.reshape(header.shape)
         start += array.nbytes
-    return found
+    return arrays
 
 
 # -- what the converter gets -------------------------------------------------------------------------
@@ -367,9 +367,9 @@ def _argument(
             target.write_bytes(Path(inside).read_bytes())
             continue
         weights[name] = inside
-        _write(target, {each: arrays[each] for each in inside}, job.framework)
+        _write(target, {inner_name: arrays[inner_name] for inner_name in inside}, job.framework)
     if len(weights) > 1:
-        index = {each: name for name, inside in weights.items() for each in inside}
+        index = {inner_name: name for name, inside in weights.items() for inner_name in inside}
         text = json.dumps({"metadata": {}, "weight_map": index})
         (folder / f"{_WEIGHTS}.index.json").write_text(text)
     result = folder / next(iter(files)) if single else folder
@@ -389,13 +389,13 @@ def _annotation(convert: Callable[..., Any]) -> Any:
 
 def takes_path(convert: Callable[..., Any]) -> bool:
     """Whether a function takes a path: its first parameter says so."""
-    found = _annotation(convert)
-    if isinstance(found, str):
-        words = found.replace("|", " ").replace("[", " ").split()
+    annotation = _annotation(convert)
+    if isinstance(annotation, str):
+        words = annotation.replace("|", " ").replace("[", " ").split()
         return any(word.rpartition(".")[2] in ("str", "Path", "PathLike") for word in words[:3])
-    every = [found, *getattr(found, "__args__", ())]
-    kinds = [each for each in every if isinstance(each, type)]
-    return any(issubclass(each, (str, os.PathLike)) for each in kinds)
+    every = [annotation, *getattr(annotation, "__args__", ())]
+    kinds = [kind for kind in every if isinstance(kind, type)]
+    return any(issubclass(kind, (str, os.PathLike)) for kind in kinds)
 
 
 def _write(path: Path, arrays: Mapping[str, Array], framework: str) -> None:
@@ -527,9 +527,9 @@ def _salt(salts: list[int]) -> None:
         def seeding(*args: Any, **keywords: Any) -> Any:
             if salts[0] and args and type(args[0]) is int:
                 args = ((args[0] + 7919 * salts[0]) % (1 << 31), *args[1:])
-            for each in ("seed", "x"):
-                if salts[0] and type(keywords.get(each)) is int:
-                    keywords[each] = (keywords[each] + 7919 * salts[0]) % (1 << 31)
+            for key in ("seed", "x"):
+                if salts[0] and type(keywords.get(key)) is int:
+                    keywords[key] = (keywords[key] + 7919 * salts[0]) % (1 << 31)
             return function(*args, **keywords)
 
         seeding.__name__ = getattr(function, "__name__", "seeding")
@@ -542,22 +542,22 @@ def _salt(salts: list[int]) -> None:
         if name.startswith("tensorferry"):
             continue
         names = vars(module)
-        for each in _SEEDING & names.keys():
-            found = names[each]
-            is_random = "random" in name or "random" in (getattr(found, "__module__", "") or "")
-            is_salted = getattr(found, "__module__", "") == _SALTED
-            if callable(found) and not isinstance(found, type) and is_random and not is_salted:
-                replaced.setdefault(id(found), (found, wrap(found)))
+        for key in _SEEDING & names.keys():
+            value = names[key]
+            is_random = "random" in name or "random" in (getattr(value, "__module__", "") or "")
+            is_salted = getattr(value, "__module__", "") == _SALTED
+            if callable(value) and not isinstance(value, type) and is_random and not is_salted:
+                replaced.setdefault(id(value), (value, wrap(value)))
     kinds = _salted_kinds(salts)
     for module in modules:
         if getattr(module, "__name__", "").startswith("tensorferry"):
             continue
         names = vars(module)
-        for each, found in list(names.items()):
-            known = replaced.get(id(found)) or kinds.get(id(found))
-            if known is not None and known[0] is found:
+        for key, value in list(names.items()):
+            known = replaced.get(id(value)) or kinds.get(id(value))
+            if known is not None and known[0] is value:
                 with suppress(Exception):
-                    setattr(module, each, known[1])
+                    setattr(module, key, known[1])
 
 
 def _salted_kinds(salts: list[int]) -> dict[int, Any]:
@@ -573,12 +573,12 @@ def _salted_kinds(salts: list[int]) -> dict[int, Any]:
         def __init__(self, seed: Any = None) -> None:
             super().__init__((seed + salts[0]) % (1 << 32) if type(seed) is int else seed)
 
-    found: dict[int, Any] = {}
+    kinds: dict[int, Any] = {}
     for kind, salted in ((random.Random, Salted), (state, SaltedState)):
         if kind.__module__ != _SALTED:
             salted.__module__ = _SALTED
-            found[id(kind)] = kind, salted
-    return found
+            kinds[id(kind)] = kind, salted
+    return kinds
 
 
 def _seed(seed: int) -> None:

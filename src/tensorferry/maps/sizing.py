@@ -143,18 +143,18 @@ class SizeFormulas:
         return [self._by_value(level) for level in levels]
 
     def _by_value(self, formulas: Sequence[Formula]) -> dict[tuple[int, ...], set[Formula]]:
-        found: dict[tuple[int, ...], set[Formula]] = defaultdict(set)
+        by_value: dict[tuple[int, ...], set[Formula]] = defaultdict(set)
         count = len(next(iter(self._keys.values()), ()))
-        for each in formulas:
+        for one_formula in formulas:
             try:
                 values = tuple(
-                    each.value({name: self._keys[name][at] for name in each.names})
+                    one_formula.value({name: self._keys[name][at] for name in one_formula.names})
                     for at in range(count)
                 )
             except NoValueError:
                 continue
-            found[values].add(each)
-        return found
+            by_value[values].add(one_formula)
+        return by_value
 
     def possible(self, values: tuple[int | None, ...]) -> list[Formula]:
         """The formulas for a number: one, unless it is not known in each model."""
@@ -163,13 +163,13 @@ class SizeFormulas:
             return [Formula.of(known[0])]
         if None in values:
             fits = [sorted(self._fits(level, values), key=str) for level in self._levels]
-            return [each for level in fits for each in level]
+            return [one_formula for level in fits for one_formula in level]
         here = tuple([value for value in values if value is not None])
         simple = [*self._levels[0].get(here, ()), *self._levels[1].get(here, ())]
-        keys = [each for each in simple if each.name is not None]
+        keys = [one_formula for one_formula in simple if one_formula.name is not None]
         if keys:
             # That a length is also the quotient of others says nothing against its own key.
-            simple = [each for each in simple if not _is_quotient(each)]
+            simple = [one_formula for one_formula in simple if not _is_quotient(one_formula)]
         levels = [simple, *[[*level.get(here, ())] for level in self._levels[2:]]]
         fits_here = next((level for level in levels if level), [])
         if len(fits_here) == 1 and not self._rhymes(fits_here[0].names):
@@ -185,12 +185,12 @@ class SizeFormulas:
         for name, length in self.others.items():
             if name in used:
                 used |= length.names
-        found = {name: way for name, way in self.ways.items() if name in used}
+        ways = {name: way for name, way in self.ways.items() if name in used}
         for name, length in self.others.items():
             if name in used:
                 number = length.number
-                found[name] = (str(length) if number is None else number,)
-        return found
+                ways[name] = (str(length) if number is None else number,)
+        return ways
 
     def unknown_in(self, dims: Iterable[str], model: int) -> dict[str, int]:
         """The lengths that nothing tells, as they are in a model."""
@@ -198,8 +198,8 @@ class SizeFormulas:
 
     def use(self, formulas: Sequence[Formula]) -> None:
         """Keep the names in formulas, which a table then has."""
-        for each in formulas:
-            for name in each.names:
+        for one_formula in formulas:
+            for name in one_formula.names:
                 if name in self._keys:
                     self.ways[name] = self._ways[name]
                     self.values[name] = self._keys[name]
@@ -209,10 +209,10 @@ class SizeFormulas:
         level: dict[tuple[int, ...], set[Formula]], values: tuple[int | None, ...]
     ) -> set[Formula]:
         return {
-            each
+            one_formula
             for key, formulas in level.items()
             if all(value in (None, number) for number, value in zip(key, values, strict=True))
-            for each in formulas
+            for one_formula in formulas
         }
 
     def _named(self, values: tuple[int | None, ...]) -> str:

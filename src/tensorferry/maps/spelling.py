@@ -89,8 +89,8 @@ class Spelling:
 
     def name(self, source: Any) -> NameTemplate:
         """The name of a source."""
-        found = source if isinstance(source, NumberedName) else numbered(source)
-        return found.template()
+        numbered_name = source if isinstance(source, NumberedName) else numbered(source)
+        return numbered_name.template()
 
     def other(self, length: Formula) -> Formula:
         """Another word for a length that stands beside it already."""
@@ -101,9 +101,9 @@ class Spelling:
     def letters(self) -> Iterator[Formula]:
         """Names for lengths that shapes tell."""
         for count in range(1, 4):
-            for each in product(_LETTERS, repeat=count):
-                if "".join(each) not in self.reserved:
-                    yield Formula.of("".join(each))
+            for letters in product(_LETTERS, repeat=count):
+                if "".join(letters) not in self.reserved:
+                    yield Formula.of("".join(letters))
 
 
 def expression_of(
@@ -133,7 +133,7 @@ class _Speller:
     def expression(self, form: Form) -> Expression:
         """The expression that a form is."""
         if isinstance(form, Piece):
-            slices = tuple([self._slice(each) for each in form.slices])
+            slices = tuple([self._slice(taken) for taken in form.slices])
             return Reference(self._as.name(form.source), slices, self._pattern(form))
         if isinstance(form, Filled):
             shape = tuple([self._as.number(length) for length in form.shape])
@@ -163,7 +163,7 @@ class _Speller:
         if taken.is_index:
             return AxisSlice(self._as.index(taken.start or 0), None, None, is_index=True)
         start, stop = [
-            None if each is None else self._as.number(each) for each in (taken.start, taken.stop)
+            None if place is None else self._as.number(place) for place in (taken.start, taken.stop)
         ]
         step = None if taken.step is None else Formula.of(taken.step)
         return AxisSlice(start, stop, step)
@@ -189,10 +189,10 @@ class _Speller:
         right: list[tuple[Atom, ...]] = []
         for placed in form.right:
             atoms = []
-            for each in placed:
-                if each.key not in kept:
-                    kept[each.key] = self._unlike(each.length, set(kept.values()))
-                atoms.append(Atom(kept[each.key], each.is_reversed))
+            for placed_part in placed:
+                if placed_part.key not in kept:
+                    kept[placed_part.key] = self._unlike(placed_part.length, set(kept.values()))
+                atoms.append(Atom(kept[placed_part.key], placed_part.is_reversed))
             right.append(tuple(atoms) or (_ONE,))
         return Pattern(tuple(left), tuple(right))
 
@@ -207,17 +207,17 @@ class _Speller:
             stop = None
         start = self._as.number(part.first) if part.first else None
         end = None if stop is None else self._as.number(stop)
-        found = Atom(length, taken=AxisSlice(start, end, None))
-        if found.kept is not None and found.kept in used:
-            name = self._as.other(found.kept)
+        atom = Atom(length, taken=AxisSlice(start, end, None))
+        if atom.kept is not None and atom.kept in used:
+            name = self._as.other(atom.kept)
             start = start or Formula.of(0)
-            found = Atom(length, taken=AxisSlice(start, start.plus(name), None))
-        return found
+            atom = Atom(length, taken=AxisSlice(start, start.plus(name), None))
+        return atom
 
     def _unlike(self, value: int, used: set[Formula]) -> Formula:
         """A length that is none of others, which parts are told by."""
-        found = self._as.number(value)
-        return self._as.other(found) if found in used else found
+        number = self._as.number(value)
+        return self._as.other(number) if number in used else number
 
     def _moves(self, form: RawMoves) -> Expression:
         moves = [

@@ -75,10 +75,10 @@ class LoweredSource:
     # -- shapes ----------------------------------------------------------------------------------------
 
     def _values_of(self, rule: Rule) -> list[dict[str, int]]:
-        found = self._values.get(id(rule))
-        if found is None:
-            found = self._values[id(rule)] = self._lowering.values_of(rule)
-        return found
+        values = self._values.get(id(rule))
+        if values is None:
+            values = self._values[id(rule)] = self._lowering.values_of(rule)
+        return values
 
     def headers_of(
         self, rule: Rule, expression: Expression, over: Sequence[str] = ()
@@ -91,22 +91,22 @@ class LoweredSource:
             over: Names of which a stack takes all: the first is as good as any.
         """
         first = dict.fromkeys(over, 0)
-        found = [
+        headers = [
             self._lowering.header_of(expression, {**first, **values})
             for values in self._values_of(rule)
         ]
-        return [each for each in found if each is not None]
+        return [header for header in headers if header is not None]
 
     def dims_of(
         self, dims: Mapping[str, tuple[str | int, ...]]
     ) -> dict[str, tuple[str | int, ...]]:
         """The lengths of the table, each with its number at the end, in case the target tells it not."""
-        found: dict[str, tuple[str | int, ...]] = {}
+        lengths: dict[str, tuple[str | int, ...]] = {}
         for name, ways in dims.items():
             number = self._lowered.dims.get(name)
             kept = tuple([way for way in ways if way != "" or number is None])
-            found[name] = kept if number is None or number in kept else (*kept, number)
-        return found
+            lengths[name] = kept if number is None or number in kept else (*kept, number)
+        return lengths
 
     # -- moves ---------------------------------------------------------------------------------------
 
@@ -123,24 +123,26 @@ class LoweredSource:
         Raises:
             NotSwappedError: There are none.
         """
-        found: dict[Expression, list[tuple[str, dict[str, int]]]] = defaultdict(list)
+        by_expression: dict[Expression, list[tuple[str, dict[str, int]]]] = defaultdict(list)
         every = self._lowering.names.matching(name)
         assumed = False
-        for each, values in every:
-            for made, _ in self._uses_of(each):
+        for target_name, values in every:
+            for made, _ in self._uses_of(target_name):
                 assumed = assumed or made.assumed
-            found[self._expression(each, values)].append((each, values))
+            by_expression[self._expression(target_name, values)].append((target_name, values))
         rules = []
-        for expression, tensors in found.items():
-            if len(found) == 1 and self._has_all(name, expression):
+        for expression, tensors in by_expression.items():
+            if len(by_expression) == 1 and self._has_all(name, expression):
                 return [Rule(name, expression, assumed)]
-            for each, values in tensors:
-                rules.append(Rule(NameTemplate.exactly(each), _filled(expression, values), assumed))
+            for target_name, values in tensors:
+                rules.append(
+                    Rule(NameTemplate.exactly(target_name), _filled(expression, values), assumed)
+                )
         return rules
 
     def _has_all(self, name: NameTemplate, expression: Expression) -> bool:
         """Whether each number in a name is in the names of an expression too."""
-        names = frozenset().union(*[each.names for each, _ in names_in(expression)])
+        names = frozenset().union(*[template.names for template, _ in names_in(expression)])
         return name.names <= names
 
     def _uses_of(self, name: str) -> list[tuple[MadeTensor, Sequence[Move]]]:
@@ -168,8 +170,8 @@ class LoweredSource:
             uses += [[(target, move.swapped(None)) for move in some] for some in _copies_of(moves)]
         wholes = _wholes(uses, header.size)
         forms: list[Expression] = [
-            Moves(tuple([_written(target, move) for target, move in each]), header.shape)
-            for each in wholes
+            Moves(tuple([_written(target, move) for target, move in moves_of_one]), header.shape)
+            for moves_of_one in wholes
         ]
         return forms[0] if len(forms) == 1 else Same(tuple(forms))
 
@@ -187,18 +189,20 @@ class LoweredSource:
         """Which tensors of the source a table does not make of those of the target, and why."""
         headers = {name: made.header for name, made in self._lowered.tensors.items()}
         back = lower(table, headers, config=self._config)
-        return {each.tensor: each.message for each in findings(back, headers, self._headers)}
+        return {
+            finding.tensor: finding.message for finding in findings(back, headers, self._headers)
+        }
 
 
 def _filled(expression: Expression, values: Mapping[str, int]) -> Expression:
     """Moves with names as they are."""
     if isinstance(expression, Same):
-        return Same(tuple([_filled(each, values) for each in expression.parts]))
+        return Same(tuple([_filled(part, values) for part in expression.parts]))
     if not isinstance(expression, Moves):
         return expression
     moves = [
-        each._replace(source=NameTemplate.exactly(each.source.fill(values)))
-        for each in expression.moves
+        part._replace(source=NameTemplate.exactly(part.source.fill(values)))
+        for part in expression.moves
     ]
     return expression._replace(moves=tuple(moves))
 
@@ -215,12 +219,12 @@ def _copies_of(moves: Sequence[Move]) -> list[list[Move]]:
     count = max(map(prod, counts), default=1)
     if count > _MOST_COPIES:
         raise NotSwappedError(f"it is repeated {count} times")
-    found: list[list[Move]] = [[] for _ in range(count)]
+    copies: list[list[Move]] = [[] for _ in range(count)]
     for move, some, sizes in zip(moves, axes, counts, strict=True):
         kept = [axis for axis in range(len(move.sizes)) if axis not in some]
         for place, index in enumerate(product(*map(range, sizes))):
             start = sum(at * move.target_steps[axis] for at, axis in zip(index, some, strict=True))
-            found[place].append(
+            copies[place].append(
                 move._replace(
                     sizes=tuple([move.sizes[axis] for axis in kept]),
                     target_start=move.target_start + start,
@@ -228,7 +232,7 @@ def _copies_of(moves: Sequence[Move]) -> list[list[Move]]:
                     source_steps=tuple([move.source_steps[axis] for axis in kept]),
                 )
             )
-    return found
+    return copies
 
 
 def _wholes(uses: list[_Moves], size: int) -> list[_Moves]:
@@ -250,7 +254,7 @@ def _wholes(uses: list[_Moves], size: int) -> list[_Moves]:
             continue
         boxes = [box_of(move) for _, move in moves]
         place = next(
-            (each for each in open_ones if not any(at.any() for at in _views(boxes, each[1]))), None
+            (use for use in open_ones if not any(at.any() for at in _views(boxes, use[1]))), None
         )
         if place is None:
             place = [], np.zeros(size, bool)
@@ -264,9 +268,9 @@ def _wholes(uses: list[_Moves], size: int) -> list[_Moves]:
             continue
         # What is used more often than the rest: the rest is as in another.
         rest = [
-            each
-            for each in (wholes[0] if wholes else ())
-            if not any(view.any() for view in _views([box_of(each[1])], there))
+            use
+            for use in (wholes[0] if wholes else ())
+            if not any(view.any() for view in _views([box_of(use[1])], there))
         ]
         if not _are_all([*moves, *rest], size):
             raise NotSwappedError("its parts are not all used, or overlap")

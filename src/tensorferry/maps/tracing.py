@@ -119,18 +119,18 @@ def _at(value: Any, place: int, several: bool) -> int:
 def _default_framework() -> str:
     """The first of this package's frameworks whose tensors may be on any device."""
     known = registry.known().items()
-    return next(name for name, each in known if each.capabilities.devices.others)
+    return next(name for name, backend in known if backend.capabilities.devices.others)
 
 
 def numbers_in(config: Mapping[str, Any], before: str = "") -> dict[str, int]:
     """The whole numbers of ``config.json``, by keys with dots."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for key, value in config.items():
         if isinstance(value, dict):
-            found |= numbers_in(value, f"{before}{key}.")
+            numbers |= numbers_in(value, f"{before}{key}.")
         elif type(value) is int:
-            found[f"{before}{key}"] = value
-    return found
+            numbers[f"{before}{key}"] = value
+    return numbers
 
 
 class Report(NamedTuple):
@@ -166,7 +166,9 @@ def _table(models: Sequence[Model], reports: Sequence[Report]) -> Table:
     for place, model in enumerate(models):
         given = formulas.unknown_in(table.dims, place)
         lowered = lower(table, model.source, config=model.config, dims=given)
-        wrong = [each for each in lowered.findings if each.kind not in ("unfilled", "unused")]
+        wrong = [
+            finding for finding in lowered.findings if finding.kind not in ("unfilled", "unused")
+        ]
         wanted = {output.name for output in model.outputs if output.form is not None}
         lost = wanted - lowered.tensors.keys() - lowered.unmade.keys()
         if wrong or lost:
@@ -249,7 +251,7 @@ class _Tracing:
                 "The converter gives no tensors.",
                 "return a dict of tensors, or an object that has a state_dict",
             )
-        digits += [self._needed(each) for each in passes[1:]]
+        digits += [self._needed(one_pass) for one_pass in passes[1:]]
         others: dict[Pass, Given] = {}
         for one in (Pass("zeros"), Pass("ones"), Pass("bits", seed=2), Pass("floats", seed=3)):
             with suppress(ConverterFailedError):
@@ -283,11 +285,11 @@ class _Tracing:
     @staticmethod
     def _names(runs: _Runs) -> list[str]:
         """All names that came out in any pass."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         every = [*runs.digits, *runs.others.values()]
         for given in every if runs.real is None else [*every, runs.real]:
-            found |= dict.fromkeys([*given.headers, *given.others])
-        return list(found)
+            names |= dict.fromkeys([*given.headers, *given.others])
+        return list(names)
 
     # -- one output ----------------------------------------------------------------------------------
 
@@ -300,7 +302,7 @@ class _Tracing:
                 self._is_unsure = True
             return Output(name, Header((), "float32"), None, reason)
         header = first.headers[name]
-        if any(each.headers.get(name) != header for each in runs.digits):
+        if any(given.headers.get(name) != header for given in runs.digits):
             return self._unknown(name, header, _VALUES)
         if not header.size:
             return Output(name, header, Filled(0, header.shape), None, (0,), header.dtype)
@@ -308,13 +310,13 @@ class _Tracing:
         constants: tuple[float, ...] = ()
         lost = numbers < 0
         if lost.any():
-            found = self._lost(name, header, runs, numbers, lost)
-            if isinstance(found, Output):
-                return found
-            if isinstance(found, str):
+            outcome = self._lost(name, header, runs, numbers, lost)
+            if isinstance(outcome, Output):
+                return outcome
+            if isinstance(outcome, str):
                 self._touch(numbers)
-                return self._unknown(name, header, found)
-            constants = found
+                return self._unknown(name, header, outcome)
+            constants = outcome
         return self._fitted(name, header, runs, numbers, constants)
 
     def _unknown(self, name: str, header: Header, reason: str) -> Output:
@@ -349,20 +351,20 @@ class _Tracing:
 
         If all are the bits of others, it is the output.
         """
-        arrays = [each.array(name) for each in runs.digits]
+        arrays = [given.array(name) for given in runs.digits]
         steady = np.ones(len(lost), bool)
-        for each in arrays[1:]:
-            steady &= _words(each) == _words(arrays[0])
+        for given in arrays[1:]:
+            steady &= _words(given) == _words(arrays[0])
         if bool(steady[lost].all()):
             values = np.unique(_words(arrays[0])[lost])
             whole = bool(lost.all())
             is_plain = arrays[0].dtype.kind != "c"
             if not is_plain or len(values) > (1 if whole else _MOST_CONSTANTS):
                 return "constant"
-            found = values.view(arrays[0].dtype)
+            elements = values.view(arrays[0].dtype)
             for code, value in enumerate(values):
                 numbers[lost & (_words(arrays[0]) == value)] = -1 - code
-            return tuple(_number(each) for each in found)
+            return tuple(_number(given) for given in elements)
         if self._again is None:
             first = self._dye.passes(self._manner)[0]
             self._again = self._needed(first._replace(seed=_OTHER_SEED))
@@ -386,11 +388,11 @@ class _Tracing:
 
     def _view(self, name: str, header: Header, runs: _Runs, arrays: list[Array]) -> Output | None:
         """An output whose bytes are elements of another dtype, if they are."""
-        for dtype in dict.fromkeys(each.dtype for each in self._job.headers.values()):
+        for dtype in dict.fromkeys(given.dtype for given in self._job.headers.values()):
             kind = numpy_dtype(dtype)
             if dtype == header.dtype or header.viewed_as(dtype) is None:
                 continue
-            views = [each.view(kind) for each in arrays]
+            views = [given.view(kind) for given in arrays]
             numbers = self._dye.numbers_of(views[0].size, _slices_of(views), self._manner)
             if bool((numbers >= 0).all()):
                 return self._fitted(name, header, runs, numbers, (), view_of=dtype)
@@ -403,7 +405,7 @@ class _Tracing:
             return None
         if zeros.headers.get(name) != header or ones.headers.get(name) != header:
             return None
-        plus, total = [each.array(name).astype(np.float64) for each in (zeros, ones)]
+        plus, total = [given.array(name).astype(np.float64) for given in (zeros, ones)]
         with np.errstate(all="ignore"):
             times = total - plus
         if not (np.isfinite(times).all() and (times == times[0]).all() and times[0]):
@@ -414,8 +416,8 @@ class _Tracing:
             self._small = []
             # A converter that wants a range may not take them.
             with suppress(ConverterFailedError):
-                self._small = [self._child.run(each) for each in self._dye.passes("small")]
-        if not self._small or any(each.headers.get(name) != header for each in self._small):
+                self._small = [self._child.run(given) for given in self._dye.passes("small")]
+        if not self._small or any(given.headers.get(name) != header for given in self._small):
             return None
         affine = float(times[0]), float(plus[0]) + 0.0  # no -0
         parts = _parts_of(name, self._small)
@@ -436,7 +438,9 @@ class _Tracing:
     ) -> Output:
         seen = None if view_of is None else header.viewed_as(view_of)
         sources = self._sources_of(numbers)
-        dtypes = list(dict.fromkeys(self._job.headers[each].dtype for each in sources))
+        dtypes = list(
+            dict.fromkeys(self._job.headers[source_name].dtype for source_name in sources)
+        )
         if len(dtypes) > 1:
             self._touched |= set(sources)
             return Output(name, header, None, f"made of {' and '.join(dtypes)}")
@@ -465,7 +469,7 @@ class _Tracing:
     def _verified(self, output: Output, runs: _Runs) -> str | None:
         """Why an output is not what was fitted; ``None`` if it is, in each pass."""
         rule, dims = exact_rule(output)
-        used = {each: self._job.headers[each] for each in rule.sources}
+        used = {source_name: self._job.headers[source_name] for source_name in rule.sources}
         lowered = lower(Table((rule,), (), dims), used)
         made = lowered.tensors.get(output.name)
         if made is None or made.header != output.header:
@@ -488,17 +492,17 @@ class _Tracing:
             return reason
         if given.headers.get(made.name) != made.header:
             return _VALUES
-        found = given.array(made.name)
+        made_array = given.array(made.name)
         plain = self._made(made, one)
         expected = _changed(plain, made)
-        if _alike(found, expected, made):
+        if _alike(made_array, expected, made):
             return reason
         if one.kind in ("zeros", "ones"):
             return _VALUES
-        via = _via(plain, found, made)
+        via = _via(plain, made_array, made)
         if via is not None:
             return f"narrowed through {via}"
-        if np.array_equal(np.sort(_words(found)), np.sort(_words(expected))):
+        if np.array_equal(np.sort(_words(made_array)), np.sort(_words(expected))):
             return _VALUES
         return _ARITHMETIC if one.kind == "bits" or reason is None else reason
 
@@ -522,7 +526,7 @@ class _Tracing:
         if key not in self._kept:
             self._kept[key] = self._dye.array(name, one).reshape(-1)
         self._kept.move_to_end(key)
-        while len(self._kept) > 1 and sum(each.nbytes for each in self._kept.values()) > _KEPT:
+        while len(self._kept) > 1 and sum(array.nbytes for array in self._kept.values()) > _KEPT:
             self._kept.popitem(last=False)
         return self._kept[key]
 
@@ -532,11 +536,11 @@ class _Tracing:
 
 def _parts_of(name: str, runs: Sequence[Given]) -> Callable[[int, int], list[Array]]:
     """What reads an output in several passes."""
-    return lambda start, stop: [each.part(name, start, stop) for each in runs]
+    return lambda start, stop: [given.part(name, start, stop) for given in runs]
 
 
 def _slices_of(arrays: Sequence[Array]) -> Callable[[int, int], list[Array]]:
-    return lambda start, stop: [each[start:stop] for each in arrays]
+    return lambda start, stop: [array[start:stop] for array in arrays]
 
 
 def _words(array: Array) -> Array:
@@ -577,25 +581,25 @@ def _changed(array: Array, made: MadeTensor) -> Array:
     return array
 
 
-def _alike(found: Array, expected: Array, made: MadeTensor) -> bool:
+def _alike(given: Array, expected: Array, made: MadeTensor) -> bool:
     """Whether two arrays have the same bits; after a cast, any NaN is like another."""
-    if found.dtype != expected.dtype:
+    if given.dtype != expected.dtype:
         return False
-    if _equal(found, expected):
+    if _equal(given, expected):
         return True
     if not made.changes or find(made.header.dtype).kind not in ("float", "complex"):
         return False
-    both = _is_nan(found) & _is_nan(expected)
-    return bool((both | (_words(found) == _words(expected))).all())
+    both = _is_nan(given) & _is_nan(expected)
+    return bool((both | (_words(given) == _words(expected))).all())
 
 
 def _is_nan(array: Array) -> Array:
     with np.errstate(all="ignore"):
-        found: Array = array != array  # noqa: PLR0124 - every dtype has it, as `isnan` has not
-    return found
+        is_nan: Array = array != array  # noqa: PLR0124 - every dtype has it, as `isnan` has not
+    return is_nan
 
 
-def _via(plain: Array, found: Array, made: MadeTensor) -> str | None:
+def _via(plain: Array, given: Array, made: MadeTensor) -> str | None:
     """The dtype through which an output went that has fewer digits."""
     if find(made.header.dtype).kind != "float" or find(made.source_dtype).kind != "float":
         return None
@@ -604,7 +608,7 @@ def _via(plain: Array, found: Array, made: MadeTensor) -> str | None:
             continue
         narrow = cast(plain, via)
         again = cast(narrow, made.header.dtype)
-        same = _is_nan(found) & _is_nan(again)
-        if bool((same | (_words(found) == _words(again))).all()):
+        same = _is_nan(given) & _is_nan(again)
+        if bool((same | (_words(given) == _words(again))).all()):
             return via
     return None

@@ -46,7 +46,7 @@ def named_tensors(
     rule = leaf_rule("tensors", infos=True, unknown=unknown)
     leaves, structure = take_apart(tree, rule.chosen)
     rule.check(structure, leaves)
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     left: list[str] = []
     errors: dict[int, ConversionError] = {}
     for index, (name, leaf) in enumerate(zip(structure.names(), leaves, strict=True)):
@@ -58,18 +58,18 @@ def named_tensors(
         if not is_tensor:
             left.append(name)
             continue
-        if name in found:
+        if name in named:
             raise UnsupportedTypeError(f"{what} has two tensors of the name {name}.")
-        found[name] = leaf
+        named[name] = leaf
     raise_all(errors, structure.path, name=structure.name)
-    if not found:
+    if not named:
         raise UnsupportedTypeError(f"{what} has no tensors.")
     if left and warns:
         more = f", and {len(left) - 20} more" if len(left) > 20 else ""
         warnings.warn(
             f"What is not a tensor was left out: {', '.join(left[:20])}{more}.", stacklevel=4
         )
-    return found
+    return named
 
 
 def headers_of_tensors(tensors: dict[str, Any]) -> dict[str, Header]:
@@ -98,7 +98,7 @@ def applied(
         ConversionError: As for `convert_tree`; or tensors that have to be the same are not.
     """
     sources = _Sources(tensors, lowered)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     groups: dict[tuple[str, object], dict[str, Any]] = {}
     for name, made in lowered.tensors.items():
         first = made.sources[0] if made.sources else next(iter(tensors))
@@ -106,7 +106,7 @@ def applied(
         value = tensors[made.sources[0]] if is_as_it_is else made_array(made, sources.elements)
         sources.release(made.sources)
         if to is None and is_as_it_is and device is None and not copy:
-            found[name] = value
+            results[name] = value
             continue
         target, place = to or EXCHANGE, device
         if to is None:
@@ -115,8 +115,8 @@ def applied(
             place = info.device if device is None and not is_as_it_is else device
         groups.setdefault((target, place), {})[name] = value
     for (target, place), some in groups.items():
-        found |= convert_tree(some, target, copy=copy, device=None if place == HOST else place)
-    return {name: found[name] for name in lowered.tensors}
+        results |= convert_tree(some, target, copy=copy, device=None if place == HOST else place)
+    return {name: results[name] for name in lowered.tensors}
 
 
 class _InMemory(NamedTuple):
@@ -170,11 +170,11 @@ class _Sources:
     def elements(self, move: Move) -> list[tuple[Move, Array]]:
         """What a move reads: the move out of all of a tensor, as an array of one axis."""
         name = str(move.source)
-        found = self._arrays.get(name)
-        if found is None:
+        flat = self._arrays.get(name)
+        if flat is None:
             array = convert_tree({name: self._tensors[name]}, EXCHANGE)[name]
-            found = self._arrays[name] = np.ascontiguousarray(array).reshape(-1)
-        return [(move, found)]
+            flat = self._arrays[name] = np.ascontiguousarray(array).reshape(-1)
+        return [(move, flat)]
 
     def release(self, names: tuple[str, ...]) -> None:
         """Say that these were used once."""

@@ -60,7 +60,7 @@ def folded(table: Table, sources: Sequence[Iterable[str]]) -> Table:
     """
     if not _LEAST_SPARED < len(table.rules) <= _MOST_RULES:
         return table
-    names = [name for each in sources for name in each]
+    names = [name for names_of_one in sources for name in names_of_one]
     folding = _Folding(table.rules, table.words, _reserved(table), _Absent(names))
     while folding.fold_best(_tails, "kind"):
         pass
@@ -83,13 +83,13 @@ def folded_again(table: Table, words: Mapping[str, Mapping[str, str]]) -> Table:
 
 def _reserved(table: Table) -> frozenset[str]:
     """Names that words do not get."""
-    found = {*table.dims, *table.words, _HOLE}
+    reserved = {*table.dims, *table.words, _HOLE}
     for rule in table.rules:
-        found |= rule.target.names
+        reserved |= rule.target.names
         if rule.expression is not None:
-            found |= lengths_in(rule.expression) | stacked_in(rule.expression)
-            found = found.union(*[name.names for name, _ in names_in(rule.expression)])
-    return frozenset(found)
+            reserved |= lengths_in(rule.expression) | stacked_in(rule.expression)
+            reserved = reserved.union(*[name.names for name, _ in names_in(rule.expression)])
+    return frozenset(reserved)
 
 
 class _Absent:
@@ -105,10 +105,10 @@ class _Absent:
         if rule.expression is None:
             return False
         return not any(
-            name.match(each) is not None
+            name.match(source_name) is not None
             for plain in rules_of_each_word(rule, words)
             for name, _ in names_in(plain.expression or rule.expression)
-            for each in self._by_text.get(_literal("".join(name.texts)), ())
+            for source_name in self._by_text.get(_literal("".join(name.texts)), ())
         )
 
 
@@ -142,18 +142,18 @@ class _Folding:
     def fold_best(self, cut: Callable[[NameTemplate], Iterator[Any]], prefix: str) -> bool:
         """Fold the rules that differ in the words that spare most; whether there are any."""
         places = self._places(cut, 2)
-        kinds = {frozenset(each.rules) for each in places if len(each.rules) > 1}
+        kinds = {frozenset(place.rules) for place in places if len(place.rules) > 1}
         by_pair: dict[Pair, list[_Fold]] = defaultdict(list)
-        for each in places:
-            for pair in each.rules:
-                by_pair[pair].append(each)
+        for place in places:
+            for pair in place.rules:
+                by_pair[pair].append(place)
         known = {frozenset(pairs.items()): name for name, pairs in self.words.items()}
         best, most = None, 0
         for kind in sorted(kinds, key=_order)[:_MOST_TRIED]:
             length = _length(kind)
             chosen = self._chosen(kind, by_pair)
-            spared = sum(len(self._shared(each, kind)) - 1 for each in chosen)
-            shorter = sum(self._length_spared(self._shared(each, kind)) for each in chosen)
+            spared = sum(len(self._shared(place, kind)) - 1 for place in chosen)
+            shorter = sum(self._length_spared(self._shared(place, kind)) for place in chosen)
             is_known = kind in known
             if not is_known and spared < _LEAST_SPARED:
                 continue
@@ -191,19 +191,19 @@ class _Folding:
         counts: dict[int, int] = defaultdict(int)
         there: dict[int, _Fold] = {}
         for pair in kind:
-            for each in by_pair.get(pair, ()):
-                counts[id(each)] += 1
-                there[id(each)] = each
+            for fold in by_pair.get(pair, ()):
+                counts[id(fold)] += 1
+                there[id(fold)] = fold
         taken: set[int] = set()
-        found = []
+        chosen = []
         for key in sorted(there, key=lambda key: (-counts[key], str(there[key].target))):
-            each = there[key]
-            own = set(self._shared(each, kind))
-            if len(own) < 2 or own & taken or not self._is_absent(each, kind):
+            fold = there[key]
+            own = set(self._shared(fold, kind))
+            if len(own) < 2 or own & taken or not self._is_absent(fold, kind):
                 continue
             taken |= own
-            found.append(each)
-        return found
+            chosen.append(fold)
+        return chosen
 
     def _is_absent(self, place: _Fold, kind: frozenset[Pair]) -> bool:
         """Whether these words, but for those of the rules at a place, are in no name."""
@@ -234,7 +234,7 @@ class _Folding:
 
     @staticmethod
     def _first(places: Sequence[_Fold], pair: Pair) -> list[int]:
-        return [each.rules[pair] for each in places if pair in each.rules]
+        return [place.rules[pair] for place in places if pair in place.rules]
 
     # -- where words stand ---------------------------------------------------------------------------
 
@@ -251,12 +251,14 @@ class _Folding:
             for hole, word in cut(rule.target):
                 targets[hole].append((at, word))
             sources[at] = []
-            for word, each in _of_sources(rule, cut):
-                number = numbers.setdefault((each.expression, each.assumed), len(numbers))
-                holed.setdefault(number, each)
+            for word, rule_with_hole in _of_sources(rule, cut):
+                number = numbers.setdefault(
+                    (rule_with_hole.expression, rule_with_hole.assumed), len(numbers)
+                )
+                holed.setdefault(number, rule_with_hole)
                 often[number] += 1
                 sources[at].append((word, number))
-        found: list[_Fold] = []
+        folds: list[_Fold] = []
         for target, rows in targets.items():
             if len(rows) < least:
                 continue
@@ -268,8 +270,8 @@ class _Folding:
             for number, by_pair in ways.items():
                 words = {ours for ours, _ in by_pair}
                 if len(by_pair) >= least and len(words) == len(by_pair):
-                    found.append(_Fold(target, holed[number]._replace(target=target), by_pair))
-        return found
+                    folds.append(_Fold(target, holed[number]._replace(target=target), by_pair))
+        return folds
 
 
 def _length(kind: frozenset[Pair]) -> int:
@@ -349,7 +351,10 @@ def _holed(template: NameTemplate, at: int, start: int, stop: int) -> NameTempla
 
 def _named(template: NameTemplate, field: Formula) -> NameTemplate:
     """A name with the name of words in its hole."""
-    fields = [field if each.name == _HOLE else each for each in template.fields]
+    fields = [
+        field if template_field.name == _HOLE else template_field
+        for template_field in template.fields
+    ]
     return template._replace(fields=tuple(fields))
 
 

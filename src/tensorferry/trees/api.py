@@ -452,10 +452,10 @@ def programs_of(targets: Targets, rule: LeafRule, *, coalesce: bool) -> Programs
 
     if rule.chosen is not None:
         return Programs(targets, rule, coalesce=coalesce)
-    found = targets.programs.get((rule, coalesce))
-    if found is None:
-        found = targets.programs[rule, coalesce] = Programs(targets, rule, coalesce=coalesce)
-    return found
+    programs = targets.programs.get((rule, coalesce))
+    if programs is None:
+        programs = targets.programs[rule, coalesce] = Programs(targets, rule, coalesce=coalesce)
+    return programs
 
 
 def targets_followed(
@@ -578,7 +578,7 @@ def _looked_at(tree: Any, rule: LeafRule, look: Callable[[Any], Found]) -> dict[
     from .failures import raise_all
     from .walk import take_apart
 
-    found: dict[str, Found] = {}
+    looked_at: dict[str, Found] = {}
     errors: dict[int, ConversionError] = {}
     with leaving_streams():
         parts, structure = take_apart(tree, rule.chosen)
@@ -587,12 +587,12 @@ def _looked_at(tree: Any, rule: LeafRule, look: Callable[[Any], Found]) -> dict[
     for index, (path, leaf) in enumerate(zip(paths, parts, strict=True)):
         try:
             if isinstance(leaf, TensorInfo) or rule.takes(leaf):
-                found[path] = look(leaf)
+                looked_at[path] = look(leaf)
         except ConversionError as error:
             if not rule.keeps_refused(leaf, error):
                 errors[index] = error
     raise_all(errors, paths.__getitem__, name=structure.name)
-    return found
+    return looked_at
 
 
 @lru_cache(maxsize=256, typed=True)
@@ -648,8 +648,8 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
     """
     if is_ordinary_tensor(like):
         return {"$": _look_at_like(like)}
-    found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
-    if not found:
+    liked = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
+    if not liked:
         state = state_of(type(like))
         if state:
             code = hints.Code(state).at("like")
@@ -657,7 +657,7 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
         else:
             hint = Hint(hints.keyword("like"), " a tensor, or a tree of tensors")
         raise UnsupportedTypeError("like= has no tensor in it.", hint)
-    return found
+    return liked
 
 
 def _look_at_like(x: Any) -> tuple[TensorInfo, Labels | None]:
@@ -698,10 +698,10 @@ def targets_of(
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = name_like_device(to, like, device)
     else:
-        found = _liked(like, leaves)
+        liked = _liked(like, leaves)
         targets = {
             path: (*name_like_device(None, info, device), labels)
-            for path, (info, labels) in found.items()
+            for path, (info, labels) in liked.items()
         }
         if set(targets) != {"$"}:
             return _made(targets, dtype, **keywords)

@@ -97,10 +97,10 @@ def is_mapping(kind: type) -> bool:
 def _names_of_fields(kind: type) -> tuple[str, ...] | None:
     """The names of the fields of a dataclass, or of a class of attrs; ``None`` for others."""
     if is_dataclass(kind):
-        found: Any = fields(kind)
+        fields_found: Any = fields(kind)
     else:
-        found = getattr(kind, "__attrs_attrs__", None)
-    return None if found is None else tuple([field.name for field in found])
+        fields_found = getattr(kind, "__attrs_attrs__", None)
+    return None if fields_found is None else tuple([field.name for field in fields_found])
 
 
 def _open_dict(x: dict[Any, Any]) -> Node:
@@ -407,8 +407,8 @@ def may_hold(kind: type) -> bool:
         return False
     if is_used_up(kind):
         return True
-    found, slots, *_ = _attributes_of(kind)
-    return found is not None or bool(slots) or issubclass(kind, (dict, *_ROWS))
+    attributes, slots, *_ = _attributes_of(kind)
+    return attributes is not None or bool(slots) or issubclass(kind, (dict, *_ROWS))
 
 
 def is_used_up(kind: type) -> bool:
@@ -459,9 +459,9 @@ def _inside(
         # An object that has been searched to this depth already is skipped.
         if left and seen.get(id(value), 0) < left and may_hold(kind):
             seen[id(value)] = left
-            found = _inside(value, is_tensor, goes_on, left, seen)
-            if found is not None:
-                return entry(key) + found
+            path_inside = _inside(value, is_tensor, goes_on, left, seen)
+            if path_inside is not None:
+                return entry(key) + path_inside
     return None
 
 
@@ -499,10 +499,10 @@ def _attributes_of(kind: type) -> _Attributes:
     if known is not None:
         return known
     bases = kind.__mro__[:-1]  # an `object` has none of these
-    members = [(base, *each) for base in bases for each in vars(base).items()]
-    held = next((each for _, name, each in members if name == "__dict__"), None)
-    slots = [each for each in members if isinstance(each[2], MemberDescriptorType)]
-    found = _known[kind] = _Attributes(
+    members = [(base, *member) for base in bases for member in vars(base).items()]
+    held = next((member for _, name, member in members if name == "__dict__"), None)
+    slots = [member for member in members if isinstance(member[2], MemberDescriptorType)]
+    attributes = _known[kind] = _Attributes(
         # A property with this name would run code.
         held if isinstance(held, GetSetDescriptorType) else None,
         [
@@ -511,10 +511,10 @@ def _attributes_of(kind: type) -> _Attributes:
             if "__slots__" in vars(base) or base in _WITH_MEMBERS
         ],
         [slot for *_, slot in slots],
-        [name for _, name, each in members if isinstance(each, cached_property)],
+        [name for _, name, member in members if isinstance(member, cached_property)],
         next(base for base in _MADE_BY if issubclass(kind, base)),
     )
-    return found
+    return attributes
 
 
 # -- the functions that open a type as a container -------------------------------------------------
@@ -524,15 +524,15 @@ _DTYPE = attrgetter("dtype")
 
 def openers_of(kind: type, leaves: Collection[Any]) -> tuple[Opener, ...]:
     """The functions that may open a type's objects, in order; none if they are surely leaves."""
-    found, may_be_registered = _of_class(kind)
-    if found is _FIELDS:
+    of_class, may_be_registered = _of_class(kind)
+    if of_class is _FIELDS:
         if set(map(type, leaves)) == {kind}:
             arrays = leaves
         else:
             arrays = [leaf for leaf in leaves if type(leaf) is kind]
         names = any(dtype.names for dtype in set(map(_DTYPE, arrays)))
-        return found if names else ()
-    return (*_registered(kind), *found) if may_be_registered else found
+        return of_class if names else ()
+    return (*_registered(kind), *of_class) if may_be_registered else of_class
 
 
 def _open_fields(x: Any) -> Node | None:
@@ -552,12 +552,12 @@ _MOST = 4096
 def _of_class(kind: type) -> tuple[tuple[Opener, ...], bool]:
     """What opens a class, and whether a registration of it, with whatever library, comes first."""
     key = kind, registry.revision
-    found = _classes.get(key)
-    if found is None:
+    openers = _classes.get(key)
+    if openers is None:
         if len(_classes) >= _MOST:
             _classes.clear()
-        found = _classes[key] = _look_for_openers(kind)
-    return found
+        openers = _classes[key] = _look_for_openers(kind)
+    return openers
 
 
 def _look_for_openers(kind: type) -> tuple[tuple[Opener, ...], bool]:
@@ -584,27 +584,29 @@ def _look_for_openers(kind: type) -> tuple[tuple[Opener, ...], bool]:
 
 def _of_frameworks(kind: type) -> Opener | None:
     """The function that opens an imported framework's container; ``None`` if it is not one."""
-    found = None
+    opener = None
     for backend in _imported_with("opener_of"):
         with registry.outside.guard(backend.name):
-            found = found or backend.opener_of(kind)
-    return found
+            opener = opener or backend.opener_of(kind)
+    return opener
 
 
 def _registered(kind: type) -> list[Opener]:
     """The functions that open a type registered as a container with an imported framework."""
-    found: list[Opener] = []
+    openers: list[Opener] = []
     for backend in _imported_with("has_node"):
         with registry.outside.guard(backend.name):
             if backend.has_node(kind):
-                found.append(registry.outside.guarded(backend.name, backend.open_node))
-    return found
+                openers.append(registry.outside.guarded(backend.name, backend.open_node))
+    return openers
 
 
 def _imported_with(verb: str) -> list[Backend]:
     """The backends that have something to say about containers, and whose frameworks are imported."""
     default = getattr(Backend, verb)
-    return [each for each in registry.imported() if getattr(type(each), verb) is not default]
+    return [
+        backend for backend in registry.imported() if getattr(type(backend), verb) is not default
+    ]
 
 
 # -- how objects of a type are opened, and made again ----------------------------------------------
@@ -633,19 +635,19 @@ class Opening(NamedTuple):
 
 def openings_of(kind: type) -> tuple[Opening, ...]:
     """How objects of a type may be opened, in order; nothing if they are surely leaves."""
-    found = BUILT_IN.get(kind)
-    if found is not None:
-        return found
+    openings = BUILT_IN.get(kind)
+    if openings is not None:
+        return openings
     openers, may_be_registered = _of_class(kind)
     is_tensor = not may_be_registered and (not openers or openers is _FIELDS)
     if not is_tensor and not is_tuple_with_a_constructor(kind):
         if _is_registered_with_optree(kind):
             return (_opening_by(_open_registered),)
         if issubclass(kind, tuple):
-            found = _openings_of_tuple(kind)
-    if not found and may_be_registered:
+            openings = _openings_of_tuple(kind)
+    if not openings and may_be_registered:
         openers = (*_registered(kind), *openers)
-    return found or tuple(map(_opening_by, openers))
+    return openings or tuple(map(_opening_by, openers))
 
 
 def is_opened(x: Any) -> bool:
@@ -768,8 +770,8 @@ def _is_registered_with_optree(kind: type) -> bool:
     optree = sys.modules.get("optree")  # before it has been imported, nothing is registered
     if optree is None:
         return False
-    found = optree.register_pytree_node.get(kind, namespace=_NAMESPACE)
-    return found is not None and found.type is kind
+    handler = optree.register_pytree_node.get(kind, namespace=_NAMESPACE)
+    return handler is not None and handler.type is kind
 
 
 def _open_registered(x: Any) -> Node:

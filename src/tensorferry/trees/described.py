@@ -80,8 +80,8 @@ class DescribedTree:
         """
         if self._prepared and self._settings == _settings_of(self._prepared):
             return self._prepared
-        found = {index: self._prepare(index, leaf) for index, leaf in enumerate(self.leaves)}
-        prepared = {index: each for index, each in found.items() if each is not None}
+        all_prepared = {index: self._prepare(index, leaf) for index, leaf in enumerate(self.leaves)}
+        prepared = {index: one for index, one in all_prepared.items() if one is not None}
         if self._targets.rule.names:
             names = map(self._structure.name, sorted({*prepared, *self.errors}))
             refuse_unknown_name(
@@ -163,8 +163,8 @@ class DescribedTree:
             prepared: What `prepare` gives.
         """
         by_recipe: dict[int, list[int]] = {}
-        for index, each in prepared.items():
-            by_recipe.setdefault(id(each.recipe), []).append(index)
+        for index, one in prepared.items():
+            by_recipe.setdefault(id(one.recipe), []).append(index)
         groups = [
             LeafGroup(prepared[indices[0]].recipe, indices, None, [prepared[at] for at in indices])
             for indices in by_recipe.values()
@@ -192,8 +192,8 @@ class DescribedTree:
 
         self._prepares = run.prepare_unread
         prepared = self.prepare()
-        found, bindings = self.arranged(prepared)
-        groups = alone(found.groups, bindings)
+        arrangement, bindings = self.arranged(prepared)
+        groups = alone(arrangement.groups, bindings)
         parts = [part_of(group, self.leaves) for group in groups]
         sent = bus_groups(parts) if coalesce else []
         batches = {
@@ -230,26 +230,26 @@ class DescribedTree:
         together = {index: group for group in bindings.together for index in group.members}
         # By the id of the description, which lives as long as `prepared`.
         plans: dict[tuple[int, int], tuple[Plan, int]] = {}
-        found = []
+        leaf_plans = []
         path = self._structure.path
-        for index, each in prepared.items():
-            key = id(each.info), id(each.request)
+        for index, one in prepared.items():
+            key = id(one.info), id(one.request)
             planned = plans.get(key)
             if planned is None:
-                plan = each.plan
+                plan = one.plan
                 planned = plans[key] = plan, plan.bytes_copied
             same_as = same.get(index)
             group = together.get(index if same_as is None else same_as)
             if same_as is None and group is None:
-                found.append(
+                leaf_plans.append(
                     LeafPlan(path(index), planned[0], None, None, batches.get(index), planned[1])
                 )
             else:
-                found.append(self._bound_plan(index, each, planned[0], same_as, group))
-        return tuple(found)
+                leaf_plans.append(self._bound_plan(index, one, planned[0], same_as, group))
+        return tuple(leaf_plans)
 
     def _bound_plan(
-        self, index: int, each: Prepared, plan: Plan, same: int | None, group: Cluster | None
+        self, index: int, prepared: Prepared, plan: Plan, same: int | None, group: Cluster | None
     ) -> LeafPlan:
         from .plans import LeafPlan
 
@@ -257,7 +257,7 @@ class DescribedTree:
         if group is not None:
             # In the copy it has the same strides.
             result = plan.result._replace(
-                strides=each.info.strides, misalignment=each.info.misalignment
+                strides=prepared.info.strides, misalignment=prepared.info.misalignment
             )
             plan = plan._replace(result=result)
         if same is not None or group is None:
@@ -286,11 +286,11 @@ class DescribedTree:
             ConversionError: There is one; several raise a `TreeError`.
         """
         end = None if self.outs is None else -1
-        found, bindings = self.arranged(prepared)
-        for group in alone(found.groups, bindings):
-            for index, each in zip(group.indices, group.prepared, strict=True):
+        arrangement, bindings = self.arranged(prepared)
+        for group in alone(arrangement.groups, bindings):
+            for index, one in zip(group.indices, group.prepared, strict=True):
                 try:
-                    run.execute(group.recipe.program[:end], each.handle)
+                    run.execute(group.recipe.program[:end], one.handle)
                 except ConversionError as error:
                     self.errors[index] = error
         self.raise_errors()
@@ -298,5 +298,5 @@ class DescribedTree:
 
 def _settings_of(prepared: Mapping[int, Prepared]) -> list[Hashable]:
     """The settings of all targets, on which plans depend."""
-    targets = {each.target: None for each in prepared.values()}
+    targets = {one.target: None for one in prepared.values()}
     return [target.quick.environment() for target in targets]

@@ -50,11 +50,11 @@ def refuse_unknown_name(
         return
     for name, _ in keys:
         if name in names:
-            found = None
+            why_and_asked = None
         else:
-            found = why_no_tensor(name)
-        if found is not None:
-            why, asked = found
+            why_and_asked = why_no_tensor(name)
+        if why_and_asked is not None:
+            why, asked = why_and_asked
             if asked:
                 kept = {**dict(keys), name: asked}
             else:
@@ -90,21 +90,22 @@ def raise_all(
         ConversionError: There is one error.
         TreeError: There are several errors.
     """
-    found = [
+    at_leaves = [
         _at_leaf(errors[index], path(index), name(index), rule, tree) for index in sorted(errors)
     ]
     if rule is not None:
         ask_for_all(
-            rule, [(error, name(index)) for error, index in zip(found, sorted(errors), strict=True)]
+            rule,
+            [(error, name(index)) for error, index in zip(at_leaves, sorted(errors), strict=True)],
         )
     errors.clear()
     try:
-        if len(found) == 1:
-            raise found[0]
-        if found:
-            raise TreeError(f"{len(found)} leaves cannot be converted:", found)
+        if len(at_leaves) == 1:
+            raise at_leaves[0]
+        if at_leaves:
+            raise TreeError(f"{len(at_leaves)} leaves cannot be converted:", at_leaves)
     finally:
-        del found
+        del at_leaves
 
 
 def hint_for_leaf(
@@ -125,14 +126,14 @@ def hint_for_leaf(
     """
     if hint is None:
         return None
-    found = Hint.of(hint)
+    leaf_hint = Hint.of(hint)
     if tree == "sample":
-        if found == KEEPS_TEXT:
+        if leaf_hint == KEEPS_TEXT:
             return None
         # The tensors of all samples are a list; each of them is in its sample.
-        found = found.for_each_sample()
+        leaf_hint = leaf_hint.for_each_sample()
     given = DtypeRule() if rule is None else rule
-    return found.for_leaf(
+    return leaf_hint.for_leaf(
         f"{tree}{path[1:]}",
         name,
         lambda dtype: with_choice(given, name, dtype).as_mapping(),
@@ -143,9 +144,9 @@ def _at_leaf(
     error: ConversionError, path: str, name: str, rule: DtypeRule | None, tree: str
 ) -> ConversionError:
     """The error of a leaf, whose message ends in its path, and whose hint names this leaf."""
-    found = at_path(error, path)
-    found.advise(hint_for_leaf(found.advice, path, name, rule, tree))
-    return found
+    placed_error = at_path(error, path)
+    placed_error.advise(hint_for_leaf(placed_error.advice, path, name, rule, tree))
+    return placed_error
 
 
 def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) -> None:
@@ -155,14 +156,14 @@ def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) 
         rule: The rule for dtypes.
         errors: The error of each leaf, and its dotted name.
     """
-    found = [
+    with_dtypes = [
         (error, error.instead, name) for error, name in errors if isinstance(error, LossyCastError)
     ]
-    others = [(*instead, name) for _, instead, name in found if instead is not None]
+    others = [(*instead, name) for _, instead, name in with_dtypes if instead is not None]
     if others:
         asked = with_others(rule, [(dtype, name, instead) for dtype, instead, name in others])
     else:
         asked = ""
-    for error, instead, _ in found:
+    for error, instead, _ in with_dtypes:
         if instead is not None and error.advice is not None:
             error.advise(error.advice.with_dtype(asked))

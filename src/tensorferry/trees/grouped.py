@@ -109,10 +109,10 @@ def _run_together(recipe: Recipe, steps: slice, values: list[Any]) -> list[Any]:
     """The results of some steps, for tensors that take the same."""
     if len(values) <= AT_ONCE:
         return run.execute(recipe.bulk[steps], values)  # type: ignore[no-any-return]
-    found: list[Any] = []
+    results: list[Any] = []
     for start in range(0, len(values), AT_ONCE):
-        found += run.execute(recipe.bulk[steps], values[start : start + AT_ONCE])
-    return found
+        results += run.execute(recipe.bulk[steps], values[start : start + AT_ONCE])
+    return results
 
 
 def part_of(group: LeafGroup, leaves: Sequence[Any]) -> RecipeLeaves:
@@ -121,13 +121,13 @@ def part_of(group: LeafGroup, leaves: Sequence[Any]) -> RecipeLeaves:
         return RecipeLeaves(group.recipe, some_of(leaves, group.indices))
     return RecipeLeaves(
         group.recipe,
-        [each.handle for each in group.prepared],
-        [each.info.size for each in group.prepared],
+        [one.handle for one in group.prepared],
+        [one.info.size for one in group.prepared],
     )
 
 
 def convert_groups(
-    found: Arrangement,
+    arrangement: Arrangement,
     leaves: list[Any],
     outs: list[Any] | None,
     bindings: Bindings | None = None,
@@ -138,7 +138,7 @@ def convert_groups(
     """The leaves, with results by their steps: each step is done for all leaves of one group.
 
     Args:
-        found: The leaves by their steps.
+        arrangement: The leaves by their steps.
         leaves: The leaves; those in no group stay.
         outs: For each leaf, the tensor that the result is written into; or ``None``.
         bindings: What the leaves have in common; ``None`` if nothing.
@@ -148,7 +148,7 @@ def convert_groups(
     Raises:
         ConversionError: A leaf cannot be converted. Nothing has been written then.
     """
-    groups = found.groups
+    groups = arrangement.groups
     end = None if outs is None else -1
     results = [*leaves]
     if bindings is not None:
@@ -157,7 +157,7 @@ def convert_groups(
             for index, value in converted_together(cluster, bindings.prepared).items():
                 results[index] = value
     crossed: dict[int, list[Any]] = {}
-    if coalesce and found.crosses:
+    if coalesce and arrangement.crosses:
         parts = [part_of(group, leaves) for group in groups]
         for crossing in bus_groups(parts):
             crossed.update(crossing.converted(parts, end))
@@ -179,21 +179,24 @@ def convert_groups(
     if outs is not None:
         _write(groups, results, outs, () if bindings is None else bindings.overwritten)
     if run.is_verifying():
-        _verify(found.groups, leaves, results, outs, original)
+        _verify(arrangement.groups, leaves, results, outs, original)
     return results
 
 
-def written(found: Arrangement, leaves: list[Any], outs: list[Any]) -> list[Any]:
+def written(arrangement: Arrangement, leaves: list[Any], outs: list[Any]) -> list[Any]:
     """All leaves, with the tensors of ``out=`` in place of those that are converted."""
     results = [*leaves]
-    for group in found.groups:
+    for group in arrangement.groups:
         _put(results, group.indices, some_of(outs, group.indices))
     return results
 
 
 def alone(groups: Sequence[LeafGroup], bindings: Bindings) -> list[LeafGroup]:
     """Groups without the leaves that are converted with others."""
-    others = {*bindings.same, *chain.from_iterable(each.members for each in bindings.together)}
+    others = {
+        *bindings.same,
+        *chain.from_iterable(members.members for members in bindings.together),
+    }
     left = [group.without(others) for group in groups] if others else groups
     return [group for group in left if group.indices]
 
@@ -234,12 +237,12 @@ def _verify(
     for group in groups:
         for at, index in enumerate(group.indices):
             if group.prepared:
-                each = group.prepared[at]
+                prepared = group.prepared[at]
             else:
                 conversion: Any = group.conversion
                 x = leaves[index] if original is None else original(leaves[index])
-                each = run.prepare(x, conversion, None if outs is None else outs[index])
-            run.verify_result(each, results[index])
+                prepared = run.prepare(x, conversion, None if outs is None else outs[index])
+            run.verify_result(prepared, results[index])
 
 
 def _put(results: list[Any], indices: Indices, values: list[Any]) -> None:
@@ -302,7 +305,7 @@ class BusGroup(NamedTuple):
             before = step - 1 if self.is_packed and _locks_first(part.recipe, step) else step
             values += part.run(slice(before), some_of(part.leaves, indices))
         crossed = iter(self._crossed(parts, values))
-        found = {}
+        arrivals = {}
         for number, step, indices in self.members:
             part = parts[number]
             done = step + 1 if self.is_packed else step
@@ -313,8 +316,8 @@ class BusGroup(NamedTuple):
                 large = part.run(slice(end), [part.leaves[index] for index in alone])
                 results.update(zip(alone, large, strict=True))
                 arrived = [results[index] for index in range(len(part.leaves))]
-            found[number] = arrived
-        return found
+            arrivals[number] = arrived
+        return arrivals
 
     def _crossed(self, parts: Sequence[RecipeLeaves], values: list[Any]) -> list[Any]:
         """Values after their transfer, as views of one buffer; or with their transfers started."""
@@ -346,7 +349,7 @@ def bus_groups(parts: Sequence[RecipeLeaves]) -> list[BusGroup]:
     Args:
         parts: The leaves. Those that are the same as another are not among them.
     """
-    found: dict[Any, list[_Member]] = defaultdict(list)
+    by_transfer: dict[Any, list[_Member]] = defaultdict(list)
     for number, part in enumerate(parts):
         step = _transfer(part.recipe)
         if step is None:
@@ -355,13 +358,17 @@ def bus_groups(parts: Sequence[RecipeLeaves]) -> list[BusGroup]:
         if min(nbytes) > 0 and max(nbytes) <= packing.LARGEST:
             indices: Indices = range(len(nbytes))
         else:
-            indices = [index for index, each in enumerate(nbytes) if 0 < each <= packing.LARGEST]
+            indices = [
+                index
+                for index, leaf_bytes in enumerate(nbytes)
+                if 0 < leaf_bytes <= packing.LARGEST
+            ]
         if indices:
             plan, transfer = part.recipe.plan, part.recipe.steps[step]
-            found[_transfer_key(transfer, plan)].append(_Member(number, step, indices))
+            by_transfer[_transfer_key(transfer, plan)].append(_Member(number, step, indices))
     return [
         BusGroup(registry.backend_named(key[0]).capabilities.devices.packs, members)
-        for key, members in found.items()
+        for key, members in by_transfer.items()
         if len(members) > 1 or len(members[0].indices) > 1
     ]
 
@@ -385,7 +392,9 @@ def _transfer_key(step: Step, plan: Plan) -> Any:
 
 def _itemsize(recipe: Recipe, step: int) -> int:
     """The size of the elements that cross the bus in a step."""
-    casts = [each.arguments[0] for each in recipe.steps[:step] if each.verb == "cast"]
+    casts = [
+        step_done.arguments[0] for step_done in recipe.steps[:step] if step_done.verb == "cast"
+    ]
     return find([recipe.plan.source.dtype, *casts][-1]).itemsize
 
 

@@ -110,11 +110,11 @@ class PlansOfLeaves(ABC):
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings of all plans, once each, with the path of the first leaf."""
-        found: dict[str, str] = {}
+        by_text: dict[str, str] = {}
         for leaf in self.leaves:
             for warning in leaf.plan.warnings:
-                found.setdefault(warning, f"{warning} - at {leaf.path}")
-        return tuple(found.values())
+                by_text.setdefault(warning, f"{warning} - at {leaf.path}")
+        return tuple(by_text.values())
 
     @abstractmethod
     def _head(self) -> str:
@@ -176,7 +176,7 @@ class TreePlan(PlansOfLeaves):
         """The plan as plain data for JSON."""
         return {
             "leaves": [{**leaf._asdict(), "plan": leaf.plan.to_dict()} for leaf in self.leaves],
-            "kept": [each._asdict() for each in self.kept],
+            "kept": [kept_leaf._asdict() for kept_leaf in self.kept],
             "batches": [batch._asdict() for batch in self.batches],
             "bytes_copied": self.bytes_copied,
             "bytes_shared": self.bytes_shared,
@@ -197,8 +197,8 @@ class TreePlan(PlansOfLeaves):
             lines.append(f"   … and {len(self.leaves) - SHOWN} more: see .plans")
         lines += [f"   {batch}" for batch in self.batches]
         # Objects that hold a tensor come first, because they may be a mistake.
-        kept = sorted(self.kept, key=lambda each: each.tensor is None)
-        lines += [f"   {each}" for each in kept[:SHOWN]]
+        kept = sorted(self.kept, key=lambda kept_leaf: kept_leaf.tensor is None)
+        lines += [f"   {kept_leaf}" for kept_leaf in kept[:SHOWN]]
         if len(kept) > SHOWN:
             lines.append(f"   … and {len(kept) - SHOWN} more are kept: see .kept")
         lines += [f"   Warning: {warning}" for warning in self.warnings]
@@ -246,11 +246,11 @@ def leaves_page(
 
     rows = [
         (
-            code_block(each.path),
-            source_and_result(each.plan.source, each.plan.result),
-            xml_text(each.what),
+            code_block(leaf.path),
+            source_and_result(leaf.plan.source, leaf.plan.result),
+            xml_text(leaf.what),
         )
-        for each in leaves[:_ROWS]
+        for leaf in leaves[:_ROWS]
     ]
     parts = [f"<p><b>{xml_text(head)}</b></p>", both_widths(draw) if memories else ""]
     parts.append(html_table(("leaf", "what it is", "what happens"), rows) if rows else "")
@@ -264,11 +264,11 @@ def leaves_page(
 
 def _memories(leaves: Sequence[Any]) -> dict[str, list[Any]]:
     """Leaves, grouped by the path of the leaf whose memory they use."""
-    found: dict[str, list[Any]] = {}
+    by_memory: dict[str, list[Any]] = {}
     for leaf in leaves:
         over = getattr(leaf, "same_as", None) or leaf.path
-        found.setdefault(over, []).append(leaf)
-    return found
+        by_memory.setdefault(over, []).append(leaf)
+    return by_memory
 
 
 def _picture(memories: dict[str, list[Any]], width: Literal[64, 32]) -> str:

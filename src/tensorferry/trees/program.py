@@ -177,11 +177,11 @@ class _Paths(NamedTuple):
             return fast_paths.are_views(pairs) and not tree_program.recast
         return tree_program.size == 1 or not fast_paths.may_copy(pairs)
 
-    def learn(self, tree_program: Program, found: Arrangement, results: list[Any]) -> None:
+    def learn(self, tree_program: Program, arrangement: Arrangement, results: list[Any]) -> None:
         """Remember what became of dtypes, where they were converted by their steps."""
         if self.dtypes is None or tree_program.pairs is None or not self.are_views:
             return
-        for group in found.groups:
+        for group in arrangement.groups:
             plan = group.recipe.plan
             before, after = plan.source.dtype, plan.result.dtype
             if before != after:
@@ -265,9 +265,9 @@ class Programs:
                 been written then.
         """
         try:
-            found = self._find(tree, self._paths if out is None else None)
-            if found is not None:
-                tree_program, leaves, kept, result = found
+            program_found = self._find(tree, self._paths if out is None else None)
+            if program_found is not None:
+                tree_program, leaves, kept, result = program_found
                 if result is None:
                     result = self._converted(tree_program, leaves, kept, out)
                 if result is not _UNTOLD:
@@ -283,13 +283,13 @@ class Programs:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
         with suppress(*_FAILURES):
-            found = self._find(tree, None)
-            arranged = None if found is None else self._arranged(*found[:3], None)
-            if found is not None and arranged is not None:
+            program_found = self._find(tree, None)
+            arranged = None if program_found is None else self._arranged(*program_found[:3], None)
+            if program_found is not None and arranged is not None:
                 plans = [group.recipe.plan for group in arranged.groups]
-                return PreparedTree(plans, partial(self._run, *found[:3]))
+                return PreparedTree(plans, partial(self._run, *program_found[:3]))
         described = self._described(tree, None)
-        plans = [each.recipe.plan for each in described.prepare().values()]
+        plans = [one.recipe.plan for one in described.prepare().values()]
         return PreparedTree(plans, partial(self._converted_described, described))
 
     def _run(self, tree_program: Program, leaves: list[Any], kept: list[Any]) -> Any:
@@ -319,7 +319,7 @@ class Programs:
             if taken is not None:
                 if tree_program is not programs[0]:
                     # The one that was used last is tried first.
-                    others = [each for each in programs if each is not tree_program]
+                    others = [other for other in programs if other is not tree_program]
                     self._kept[sight] = tree_program, *others
                 return tree_program, *taken
         made = self._make(tree)
@@ -404,7 +404,7 @@ class Programs:
         if parts is None:
             return None
         kept = [*structure.kept]
-        nodes = tuple([at for at, each in enumerate(kept) if isinstance(each, Node)])
+        nodes = tuple([at for at, value in enumerate(kept) if isinstance(value, Node)])
         labels = labels_of(kept) if self._by_name else None
         together: dict[Hashable, Arrangement] | None = {} if len(indices) <= FEW else None
         made = Program(
@@ -450,13 +450,13 @@ class Programs:
         if common is None and not targets.copies:
             return None
         patterns = tuple([name for name, _ in targets.rule.names])
-        found: dict[Any, list[int]] = {}
+        by_key: dict[Any, list[int]] = {}
         for index in indices:
             among = place_of_name(patterns, names[index]) if names else None
             key = kinds[index], among, read_by.get(index)
-            found.setdefault(key, []).append(index)
+            by_key.setdefault(key, []).append(index)
         parts = []
-        for (kind, among, owner), those in found.items():
+        for (kind, among, owner), those in by_key.items():
             leaf = leaves[those[0]]
             conversion = copy_in_its_framework(leaf) if common is None else common
             registry.ready(conversion.target.name)
@@ -504,27 +504,27 @@ class Programs:
             outs = _outs(tree_program, kept, out)
             if outs is None:
                 return _UNTOLD
-        found = self._arranged(tree_program, leaves, kept, outs)
-        if found is None:
+        arrangement = self._arranged(tree_program, leaves, kept, outs)
+        if arrangement is None:
             return _UNTOLD
         if tree_program.tables:
             original = partial(tree_program.original, leaves, kept)
         if outs is None:
             bindings = None
-            if found.copied or not are_different(leaves, tree_program.indices):
-                bindings = bindings_of(found, leaves, structure.twins, original)
+            if arrangement.copied or not are_different(leaves, tree_program.indices):
+                bindings = bindings_of(arrangement, leaves, structure.twins, original)
             results = convert_groups(
-                found, leaves, None, bindings, coalesce=coalesce, original=original
+                arrangement, leaves, None, bindings, coalesce=coalesce, original=original
             )
             if self._paths is not None:
-                self._paths.learn(tree_program, found, results)
+                self._paths.learn(tree_program, arrangement, results)
             return structure.again(kept, results)
-        some, into = some_of(leaves, found.copied), some_of(outs, found.copied)
-        if sharing_memory(some, into, compact=found.is_compact):
+        some, into = some_of(leaves, arrangement.copied), some_of(outs, arrangement.copied)
+        if sharing_memory(some, into, compact=arrangement.is_compact):
             return _UNTOLD
         # Made again before anything is written, because a container may refuse the values.
-        made = structure.again(kept, written(found, leaves, outs))
-        convert_groups(found, leaves, outs, coalesce=coalesce)
+        made = structure.again(kept, written(arrangement, leaves, outs))
+        convert_groups(arrangement, leaves, outs, coalesce=coalesce)
         return made
 
     def _arranged(
@@ -548,12 +548,12 @@ class Programs:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
         prepared = described.prepare(with_values=True)
-        found, bindings = described.arranged(prepared)
+        arrangement, bindings = described.arranged(prepared)
         leaves, outs, made = described.leaves, described.outs, None
         if outs is not None:
-            made = described.rebuild(written(found, leaves, outs))
+            made = described.rebuild(written(arrangement, leaves, outs))
         try:
-            results = convert_groups(found, leaves, outs, bindings, coalesce=self._coalesce)
+            results = convert_groups(arrangement, leaves, outs, bindings, coalesce=self._coalesce)
         except ConversionError:
             described.raise_errors_of_values(prepared)
             raise

@@ -100,7 +100,7 @@ def bind(prepared: Mapping[int, Prepared], twins: Mapping[int, int]) -> Bindings
 
 
 def bindings_of(
-    found: Arrangement,
+    arrangement: Arrangement,
     leaves: list[Any],
     twins: Mapping[int, int],
     original: Callable[[Any], Any] | None,
@@ -110,24 +110,26 @@ def bindings_of(
     Only those are described that may share memory with another.
 
     Args:
-        found: The leaves by their steps.
+        arrangement: The leaves by their steps.
         leaves: The leaves.
         twins: As for `bind`.
         original: Gives the column that an array is over.
     """
-    some = some_of(leaves, found.copied)
-    shared = sharing_memory(some, compact=found.is_compact)
+    some = some_of(leaves, arrangement.copied)
+    shared = sharing_memory(some, compact=arrangement.is_compact)
     # Two of one object share memory, too.
-    if not shared and len(found.copied) == sum([len(group.indices) for group in found.groups]):
+    if not shared and len(arrangement.copied) == sum(
+        [len(group.indices) for group in arrangement.groups]
+    ):
         return None
-    same = _recurring_leaves(found, leaves, twins)
-    left = found.copied
+    same = _recurring_leaves(arrangement, leaves, twins)
+    left = arrangement.copied
     prepared: dict[int, Prepared] = {}
     for at in shared:
         if left[at] in same:
             continue
         x = some[at] if original is None else original(some[at])
-        prepared[left[at]] = run.prepare(x, _conversion_at(found, left[at]))
+        prepared[left[at]] = run.prepare(x, _conversion_at(arrangement, left[at]))
     if not prepared:
         return Bindings(same) if same else None
     tied = ties(dict(sorted(prepared.items())))
@@ -136,19 +138,19 @@ def bindings_of(
 
 
 def _recurring_leaves(
-    found: Arrangement, leaves: list[Any], twins: Mapping[int, int]
+    arrangement: Arrangement, leaves: list[Any], twins: Mapping[int, int]
 ) -> dict[int, int]:
     """For each leaf that is the same object as an earlier one, the place of that one.
 
     Numbers are made anew wherever they stand, unless their container recurs.
 
     Args:
-        found: The leaves by their steps.
+        arrangement: The leaves by their steps.
         leaves: The leaves.
         twins: As for `bind`.
     """
     same = {}
-    for group in found.groups:
+    for group in arrangement.groups:
         source = group.recipe.plan.source
         reads = registry.backend_named(source.framework).capabilities.objects.reads(source.kind)
         if reads or source.weak_dtype is not None:
@@ -165,10 +167,10 @@ def _recurring_leaves(
     return same
 
 
-def _conversion_at(found: Arrangement, place: int) -> Conversion:
+def _conversion_at(arrangement: Arrangement, place: int) -> Conversion:
     return next(
         group.conversion
-        for group in found.groups
+        for group in arrangement.groups
         if group.conversion is not None and place in group.indices
     )
 
@@ -179,43 +181,43 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     Args:
         prepared: The conversion of each leaf that has one.
     """
-    found: dict[int, int] = {}
+    tied: dict[int, int] = {}
     seen: dict[Any, int] = {}
-    objects = {id(each.handle) for each in prepared.values()}
-    if len(objects) == len(prepared) and not any(each.recipe.copies for each in prepared.values()):
-        return found
-    for index, each in prepared.items():
-        for key in _identities(each):
+    objects = {id(one.handle) for one in prepared.values()}
+    if len(objects) == len(prepared) and not any(one.recipe.copies for one in prepared.values()):
+        return tied
+    for index, one in prepared.items():
+        for key in _identities(one):
             first = seen.setdefault(key, index)
             if first != index:
                 # The first may itself be the same as an earlier one: another object over the same
                 # memory.
-                found[index] = found.get(first, first)
+                tied[index] = tied.get(first, first)
                 break
-    return found
+    return tied
 
 
-def _identities(each: Prepared) -> Iterable[Any]:
+def _identities(prepared: Prepared) -> Iterable[Any]:
     """Values that two leaves have in common only if the same: the object, or the memory copied."""
-    if each.info.weak_dtype is not None or is_read(each):
+    if prepared.info.weak_dtype is not None or is_read(prepared):
         return
-    yield id(each.handle), each.request
-    if each.recipe.copies and each.info.size and not each.info.requires_grad:
-        at = address_of(each)
+    yield id(prepared.handle), prepared.request
+    if prepared.recipe.copies and prepared.info.size and not prepared.info.requires_grad:
+        at = address_of(prepared)
         if at is not None:
-            yield each.source.name, at, each.info, each.request
+            yield prepared.source.name, at, prepared.info, prepared.request
 
 
-def is_read(each: Prepared) -> bool:
+def is_read(prepared: Prepared) -> bool:
     """Whether a leaf has no own memory and is read into new memory (numbers, several tensors)."""
-    return each.source.capabilities.objects.reads(each.info.kind)
+    return prepared.source.capabilities.objects.reads(prepared.info.kind)
 
 
-def address_of(each: Prepared) -> int | None:
+def address_of(prepared: Prepared) -> int | None:
     """The address of a leaf; ``None`` if it has no memory (it is traced, or only described)."""
-    if each.info.abstract is not None or isinstance(each.handle, TensorInfo):
+    if prepared.info.abstract is not None or isinstance(prepared.handle, TensorInfo):
         return None
-    return each.source.pointer(each.handle)
+    return prepared.source.pointer(prepared.handle)
 
 
 def overlapping(prepared: Mapping[int, Prepared], skipped: Collection[int]) -> list[Cluster]:
@@ -225,19 +227,19 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Collection[int]) -> l
         prepared: The conversion of each leaf that has one.
         skipped: Leaves that are the same as an earlier one.
     """
-    found: dict[str, list[tuple[int, int, int]]] = {}
+    spans_by_device: dict[str, list[tuple[int, int, int]]] = {}
     # Leaves with the same signature have the same recipe.
-    one_of_each = {id(each.recipe): each for each in prepared.values()}
-    plain = {recipe for recipe, each in one_of_each.items() if _is_plain_copy(each)}
-    for index, each in prepared.items():
-        info = each.info
-        if index in skipped or id(each.recipe) not in plain or not info.size:
+    one_of_each = {id(one.recipe): one for one in prepared.values()}
+    plain = {recipe for recipe, one in one_of_each.items() if _is_plain_copy(one)}
+    for index, one in prepared.items():
+        info = one.info
+        if index in skipped or id(one.recipe) not in plain or not info.size:
             continue
-        at = address_of(each)
+        at = address_of(one)
         if at is not None and not is_broadcast(info.shape, info.strides):
-            found.setdefault(info.device, []).append(_span(index, info, at))
-    sizes = {index: each.info.nbytes for index, each in prepared.items()}
-    return list(chain.from_iterable(clusters(spans, sizes) for spans in found.values()))
+            spans_by_device.setdefault(info.device, []).append(_span(index, info, at))
+    sizes = {index: one.info.nbytes for index, one in prepared.items()}
+    return list(chain.from_iterable(clusters(spans, sizes) for spans in spans_by_device.values()))
 
 
 def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]) -> list[Cluster]:
@@ -247,7 +249,7 @@ def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]
         intervals: For each leaf: its first byte, the byte after its last, and its index.
         sizes: The bytes of each leaf's elements.
     """
-    found: list[Cluster] = []
+    clusters_found: list[Cluster] = []
     left = [_chains(intervals)]
     while left:
         for linked in left.pop():
@@ -259,14 +261,16 @@ def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]
                 tuple(index for _, _, index in linked),
             )
             if group.end - group.start <= sum(sizes[index] for index in group.members):
-                found.append(group)
+                clusters_found.append(group)
                 continue
             # Without the leaf with the largest gaps, the others may form a group.
             sparse = [(end - start) / sizes[index] for start, end, index in linked]
             left.append(
-                _chains(each for each, how in zip(linked, sparse, strict=True) if how < max(sparse))
+                _chains(
+                    chain_ for chain_, how in zip(linked, sparse, strict=True) if how < max(sparse)
+                )
             )
-    return found
+    return clusters_found
 
 
 def _chains(intervals: Iterable[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
@@ -283,29 +287,29 @@ def _chains(intervals: Iterable[tuple[int, int, int]]) -> list[list[tuple[int, i
     return chains
 
 
-def _is_plain_copy(each: Prepared) -> bool:
+def _is_plain_copy(prepared: Prepared) -> bool:
     """Whether a leaf's bytes are copied unchanged, on the same device, into writable memory."""
-    info, plan = each.info, each.recipe.plan
+    info, plan = prepared.info, prepared.recipe.plan
     result = plan.result
     # In the copy it has the same strides and alignment.
     return (
         not plan.shares_memory
-        and not {*each.request.options} - {OVERLAPS}
-        and each.request.placement is None
+        and not {*prepared.request.options} - {OVERLAPS}
+        and prepared.request.placement is None
         and info.abstract is None
         and info.device == result.device
         and (
             info.device == HOST
-            or (each.source is each.target and each.source.capabilities.devices.spreads)
+            or (prepared.source is prepared.target and prepared.source.capabilities.devices.spreads)
         )
         and info.shards == 1
         and info.dtype == result.dtype
         and not (info.conjugate or info.negative or result.requires_grad)
-        and not layout_obstacles(info, each.target)
-        and not is_read(each)
-        and info.dtype not in each.source.capabilities.dtypes.unshared
-        and each.target.capabilities.memory.writable
-        and each.target.capabilities.memory.exists
+        and not layout_obstacles(info, prepared.target)
+        and not is_read(prepared)
+        and info.dtype not in prepared.source.capabilities.dtypes.unshared
+        and prepared.target.capabilities.memory.writable
+        and prepared.target.capabilities.memory.exists
     )
 
 
@@ -341,13 +345,13 @@ def converted_together(group: Cluster, prepared: Mapping[int, Prepared]) -> dict
     block[...] = memory.over_address(
         group.start, (length,), (1,), block.dtype, read_only=True, owner=owner
     )
-    found = {}
+    converted = {}
     for index in group.members:
         info, target = prepared[index].info, prepared[index].target
         offset = (address_of(prepared[index]) or 0) - group.start
         view = np.ndarray(info.shape, numpy_dtype(info.dtype), block, offset, info.strides)
-        found[index] = convert(view, conversion_of(target, Request(target.name, device=HOST)))
-    return found
+        converted[index] = convert(view, conversion_of(target, Request(target.name, device=HOST)))
+    return converted
 
 
 # -- results written into out= ---------------------------------------------------------------------
@@ -384,12 +388,12 @@ def written_over(
     """
     places: dict[int, tuple[TensorInfo, int]] = {}
     # An `out` has the index of its leaf; a source has a negative index.
-    for index, each in prepared.items():
-        into, source = _out_at(each, outs[index]), _source_at(each)
+    for index, one in prepared.items():
+        into, source = _out_at(one, outs[index]), _source_at(one)
         if into is not None:
             places[index] = into
         if source is not None:
-            places[~index] = each.info, source
+            places[~index] = one.info, source
     refused: dict[int, int] = {}
     overwritten = set()
     for pair in _touching([_span(index, *at) for index, at in places.items() if at[0].size]):
@@ -430,18 +434,18 @@ def _alike(
     return plain and there - here == also_at - at
 
 
-def _out_at(each: Prepared, out: Any) -> tuple[TensorInfo, int] | None:
-    info = each.request.out
+def _out_at(prepared: Prepared, out: Any) -> tuple[TensorInfo, int] | None:
+    info = prepared.request.out
     if info is None or isinstance(out, TensorInfo) or info.abstract is not None:
         return None
-    at = each.target.pointer(out)
+    at = prepared.target.pointer(out)
     return None if at is None else (info, at)
 
 
-def _source_at(each: Prepared) -> int | None:
-    if each.info.weak_dtype is not None or is_read(each):
+def _source_at(prepared: Prepared) -> int | None:
+    if prepared.info.weak_dtype is not None or is_read(prepared):
         return None
-    return address_of(each)
+    return address_of(prepared)
 
 
 def _span(index: int, info: TensorInfo, at: int) -> tuple[int, int, int]:
@@ -454,7 +458,7 @@ def _touching(spans: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]
     """Yield the indices of each pair of spans that overlap."""
     open_spans: list[tuple[int, int, int]] = []
     for span in sorted(spans):
-        open_spans = [each for each in open_spans if each[1] > span[0]]
-        for each in open_spans:
-            yield each[2], span[2]
+        open_spans = [open_span for open_span in open_spans if open_span[1] > span[0]]
+        for open_span in open_spans:
+            yield open_span[2], span[2]
         open_spans.append(span)

@@ -63,7 +63,9 @@ class Container:
         self.opened, self.make, self.entries, self.way = opening
         self.size = size
         self.inner = inner
-        self.count: int = size + sum([each.count - 1 for _, each in inner]) if inner else size
+        self.count: int = (
+            size + sum([container.count - 1 for _, container in inner]) if inner else size
+        )
         """The number of leaves inside it."""
 
     def take(self, x: Any, leaves: list[Any], kept: list[Any], met: list[int]) -> bool:
@@ -146,22 +148,22 @@ class Container:
             For each container inside, from the last to the first: itself, what there is for it, and
             the index of its first leaf.
         """
-        found: list[Placed] = []
+        placed: list[Placed] = []
         after = 0
         for at, inner in self.inner:
             leaves[start : start + at - after] = values[after:at]
             start += at - after
-            found.append((inner, values[at], start))
+            placed.append((inner, values[at], start))
             start += inner.count
             after = at + 1
         leaves[start : start + self.size - after] = values[after:]
-        return found[::-1]
+        return placed[::-1]
 
     def rows(self) -> list[tuple[Any, ...]]:
         """This container and those inside it as plain data, as ``_walks.c`` takes them."""
         places = tuple([at for at, _ in self.inner])
         own = self.kind, self.way, self.size, places, self.opened, self.make, self
-        return [own, *chain.from_iterable([each.rows() for _, each in self.inner])]
+        return [own, *chain.from_iterable([container.rows() for _, container in self.inner])]
 
     def is_like(self, other: Container) -> bool:
         """Whether another one is of the same type and size, and so are those inside it."""
@@ -254,14 +256,14 @@ class Structure:
         Args:
             kinds: The type of each leaf.
         """
-        found = Structure(self.root, ())
-        found._recurring, found.twins = self._recurring, self.twins
-        found.recurs, found._kinds = self.recurs, kinds
+        structure = Structure(self.root, ())
+        structure._recurring, structure.twins = self._recurring, self.twins
+        structure.recurs, structure._kinds = self.recurs, kinds
         walks = _walks()
         if walks is not None:
             rows = () if self.root is None else tuple(self.root.rows())
-            found._walk = walks.Walk(rows, tuple(kinds), NotMadeError)
-        return found
+            structure._walk = walks.Walk(rows, tuple(kinds), NotMadeError)
+        return structure
 
     # -- the next tree ----------------------------------------------------------------------------
 
@@ -275,12 +277,12 @@ class Structure:
             tree: The tree.
         """
         if self._walk is not None:
-            found = self._walk.take(tree)
+            taken = self._walk.take(tree)
         else:
-            found = self._taken(tree)
-        if found is None:
+            taken = self._taken(tree)
+        if taken is None:
             return None
-        leaves, kept, met = found
+        leaves, kept, met = taken
         recurs = None if met is None else recurring(met)
         return (leaves, kept) if recurs == self.recurs else None
 
@@ -304,10 +306,10 @@ class Structure:
             dtypes: The dtypes that the results may have; ``None`` for any.
         """
         if self._walk is not None:
-            found = self._walk.convert(tree, paths, places, dtypes, NOT_ACCEPTED)
-            if found is None:
+            converted = self._walk.convert(tree, paths, places, dtypes, NOT_ACCEPTED)
+            if converted is None:
                 return None
-            leaves, kept, met, made = found
+            leaves, kept, met, made = converted
             return (leaves, kept, made) if met is None else None
         taken = self.taken(tree)
         if taken is None:
@@ -358,12 +360,14 @@ class Structure:
 
     def containers(self) -> list[tuple[Container, int]]:
         """Each container, and the index of its first leaf. One comes before those inside it."""
-        found = self._visit(None, lambda container, *_: [None] * container.size)[1]
-        return [(container, start) for container, _, start in found]
+        placed = self._visit(None, lambda container, *_: [None] * container.size)[1]
+        return [(container, start) for container, _, start in placed]
 
     def positions(self) -> list[tuple[int, ...]]:
         """The position of each leaf in its container, after those of the containers around."""
-        return self._visit((), lambda each, _, own: [(*own, at) for at in range(each.size)])[0]
+        return self._visit(
+            (), lambda container, _, own: [(*own, at) for at in range(container.size)]
+        )[0]
 
     def _visit(
         self, root: Any, give: Callable[[Container, Any, Any], Sequence[Any]]
@@ -380,13 +384,13 @@ class Structure:
             its first leaf.
         """
         leaves = [root] * self.size
-        found: list[Placed] = []
+        placed: list[Placed] = []
         waiting = [] if self.root is None else [(self.root, root, 0)]
         for kept in self.kept:
             container, own, start = waiting.pop()
-            found.append((container, own, start))
+            placed.append((container, own, start))
             waiting += container.put(give(container, kept, own), start, leaves)
-        return leaves, found
+        return leaves, placed
 
     # -- names ------------------------------------------------------------------------------------
 
@@ -407,12 +411,12 @@ class Structure:
 
         Leaves with equal paths get numbers.
         """
-        found = self._spelled("$")[0]
-        if len(set(found)) == len(found):
-            return found
+        paths = self._spelled("$")[0]
+        if len(set(paths)) == len(paths):
+            return paths
         seen: Counter[str] = Counter()
         numbered = []
-        for path in found:
+        for path in paths:
             seen[path] += 1
             numbered.append(path if seen[path] == 1 else f"{path} ({seen[path]})")
         return numbered
@@ -474,13 +478,13 @@ class Structure:
 
     def statics(self) -> dict[str, tuple[type, Any]]:
         """For each container, by its path: its type, and its attributes that are not values."""
-        found = {}
+        statics = {}
         for (container, path, _), kept in zip(self._spelled("$")[1], self.kept, strict=True):
             if isinstance(kept, Node):
-                found[path] = container.kind, (kept.static, kept.registered)
+                statics[path] = container.kind, (kept.static, kept.registered)
             elif container.kind not in _ALIKE:
-                found[path] = container.kind, kept
-        return found
+                statics[path] = container.kind, kept
+        return statics
 
     # -- make again -------------------------------------------------------------------------------
 
@@ -497,7 +501,7 @@ class Structure:
         """
         if len(leaves) != self.size:
             raise ValueError(f"{len(leaves)} leaves for a tree of {self.size}")
-        kept = self.kept if count is None else [_stacking(each, count) for each in self.kept]
+        kept = self.kept if count is None else [_stacking(value, count) for value in self.kept]
         return self.again(kept, leaves)
 
     def again(self, kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
@@ -520,7 +524,7 @@ class Structure:
                 number: (make, kept[number], leaves[own], made.setdefault(first, []))
                 for number, (make, own, first) in self._recurring.items()
             }
-            whole = [once.get(number, each) for number, each in enumerate(kept)]
+            whole = [once.get(number, value) for number, value in enumerate(kept)]
         elif self._walk is not None:
             make = self._walk.make
         try:
@@ -600,11 +604,11 @@ def recurring(ids: Sequence[int]) -> list[int] | None:
     if len({*ids}) == len(ids):
         return None
     first: dict[int, int] = {}
-    found = [first.setdefault(each, number) for number, each in enumerate(ids)]
+    firsts = [first.setdefault(identity, number) for number, identity in enumerate(ids)]
     # Python has only one empty tuple, so its occurrences do not count.
     if _EMPTY in first:
-        found = [at if ids[at] != _EMPTY else number for number, at in enumerate(found)]
-    return found if len({*found}) < len(found) else None
+        firsts = [at if ids[at] != _EMPTY else number for number, at in enumerate(firsts)]
+    return firsts if len({*firsts}) < len(firsts) else None
 
 
 _EMPTY = id(())

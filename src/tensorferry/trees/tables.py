@@ -126,9 +126,9 @@ def why_no_tensor(x: Any) -> tuple[str, str] | None:
         contents = contents_of(x, None)
     else:
         contents = None
-    found = None if contents is None else contents.found
-    if isinstance(found, Refused):
-        return found.why, found.asked
+    contents_found = None if contents is None else contents.found
+    if isinstance(contents_found, Refused):
+        return contents_found.why, contents_found.asked
     return None
 
 
@@ -174,7 +174,7 @@ def opening_together(owner: ColumnBackend) -> Opening:
         if all(array is not None for array in arrays.values()):
             return views, [*arrays.values()]
         columns = views.columns()
-        return views, [columns[name] if each is None else each for name, each in arrays.items()]
+        return views, [columns[name] if view is None else view for name, view in arrays.items()]
 
     return Opening(opened, _made_of_columns, _entries_of_columns)
 
@@ -231,7 +231,7 @@ def is_counted(x: Any, rule: DtypeRule, name: str) -> bool:
 
 
 def _names(rule: DtypeRule, name: str) -> bool:
-    return place_of_name(tuple([each for each, _ in rule.names]), name) is not None
+    return place_of_name(tuple([name_asked for name_asked, _ in rule.names]), name) is not None
 
 
 def read_as_asked(x: Any, rule: DtypeRule, name: str, casting: str | None) -> Any:
@@ -263,12 +263,12 @@ def apply_to_leaf(
         if _is_text_without_rows(column) and not _names(rule, path):
             return column
         becomes = partial(dtype_of_leaf, rule, name=path)
-        found = apply_column_keywords(
+        applied = apply_column_keywords(
             column, becomes(_WITHOUT), casting, in_tree=becomes, **keywords
         )
-        if isinstance(found, Masked) and found.mask is None:
-            return _with_full_mask(found.values)
-        return found
+        if isinstance(applied, Masked) and applied.mask is None:
+            return _with_full_mask(applied.values)
+        return applied
 
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):
         return apply(x, name)
@@ -281,9 +281,9 @@ def apply_to_leaf(
     if not isinstance(columns, Mapping):
         return apply(columns, name)
     result = {}
-    for key, each in columns.items():
+    for key, one_column in columns.items():
         try:
-            result[key] = apply(each, (name + dotted(item(key))).removeprefix("."))
+            result[key] = apply(one_column, (name + dotted(item(key))).removeprefix("."))
         except ConversionError as error:
             error.inside = item(key) + error.inside
             raise
@@ -333,12 +333,12 @@ def put_masks_beside(x: Any, masks: list[Any]) -> Any:
                     | Hint("give that column another name"),
                 )
             masks.append(value.mask)
-            result[name], result[beside] = (put_masks_beside(each, masks) for each in value)
+            result[name], result[beside] = (put_masks_beside(child, masks) for child in value)
         return result
     if type(x) is list or type(x) is Rows:
-        return [put_masks_beside(each, masks) for each in x]
+        return [put_masks_beside(child, masks) for child in x]
     if isinstance(x, Masked):
         masks.append(x.mask)
     if type(x) is tuple:
-        return tuple(put_masks_beside(each, masks) for each in x)
+        return tuple(put_masks_beside(child, masks) for child in x)
     return x

@@ -100,13 +100,15 @@ class Targets:
         if rule.names:
             return self._asked_of(conversion, dtype, name())
         # Leaves of the same dtype mostly have the same request.
-        found = self._by_dtype.get((conversion, dtype))
-        if found is None:
-            found = self._by_dtype[conversion, dtype] = self._asked_of(conversion, dtype, "")
-        return found
+        conversion_asked = self._by_dtype.get((conversion, dtype))
+        if conversion_asked is None:
+            conversion_asked = self._by_dtype[conversion, dtype] = self._asked_of(
+                conversion, dtype, ""
+            )
+        return conversion_asked
 
     def _has_name(self, name: str) -> bool:
-        names = tuple([each for each, _ in self.rule.names])
+        names = tuple([name_asked for name_asked, _ in self.rule.names])
         return bool(names) and place_of_name(names, name) is not None
 
     def _asked_of(self, conversion: Conversion, dtype: str, name: str) -> Conversion:
@@ -129,7 +131,9 @@ class Targets:
             return copy_in_its_framework(leaf)
         target = self._by_path.get(path())
         if target is None:
-            name = next((each[0] for each in self._by_path.values()), "numpy")
+            name = next(
+                (conversion_there[0] for conversion_there in self._by_path.values()), "numpy"
+            )
             raise UnsupportedTypeError(
                 "like= has no tensor there.",
                 Hint(hints.keyword("to", name), ", ", hints.without("like")),
@@ -149,8 +153,8 @@ class Targets:
         request = make_request(
             backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs, like
         )
-        found = conversion_of(backend, request)
-        return found if labels is None else found.labelled(like=labels)
+        made = conversion_of(backend, request)
+        return made if labels is None else made.labelled(like=labels)
 
 
 def _is_opaque(info: TensorInfo) -> bool:

@@ -36,7 +36,7 @@ def is_row(x: list[Any], depth: int = 0) -> bool:
     """
     kinds = set(map(type, x))
     if kinds == {list}:
-        return depth < DEEPEST and all(is_row(each, depth + 1) for each in x)
+        return depth < DEEPEST and all(is_row(element, depth + 1) for element in x)
     return all(map(_is_number, kinds))
 
 
@@ -131,23 +131,23 @@ class _Walk:
         kinds = set(map(type, values))
         if kinds <= _LEAVES:
             return False
-        known, found = self._known, False
+        known, may_open = self._known, False
         for kind in kinds:
             if kind not in known:
                 known[kind] = self._openings_of(kind)
-            found = found or bool(known[kind])
-        return found
+            may_open = may_open or bool(known[kind])
+        return may_open
 
     def _openings_of(self, kind: type) -> tuple[Opening, ...]:
         if not self.fields and issubclass(kind, (np.ndarray, np.void)):
             self.arrays.add(kind)
             return ()
-        found = openings_of(kind)
+        openings = openings_of(kind)
         if self._first is not None:
-            found = (*self._first(kind), *found)
-        if not found and registry.is_known_tensor(kind):
+            openings = (*self._first(kind), *openings)
+        if not openings and registry.is_known_tensor(kind):
             _LEAVES.add(kind)
-        return found
+        return openings
 
     def _opened(self, x: Any) -> tuple[Opening, Any, Collection[Any]] | None:
         """How an object is opened, what it is made again from, and its values."""
