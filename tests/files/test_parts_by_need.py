@@ -14,11 +14,11 @@ import pytest
 from tests.files.test_slices import FLAT, indexes
 
 import tensorferry as ferry
+from tensorferry.files import mapped
 from tensorferry.files.base import stored as stored_module
 from tensorferry.files.mapped import contents_map
 from tensorferry.files.ranges import cutting
 from tensorferry.files.ranges.boxes import box_of, chunk_counts, chunk_elements, in_chunks
-from tensorferry.maps import applying
 from tensorferry.maps.moves import Move, of_part, steps_of
 
 SHAPE, CHUNK = (13, 9, 32), (4, 2, 8)
@@ -285,22 +285,17 @@ MADE = {
 
 @pytest.fixture
 def taken(monkeypatch):
-    """How many bytes are moved out of sources; to read more than these is a failure."""
-    found = []
-    copy = applying.copy_moves
+    """How many bytes are read of sources, part by part; to read a tensor whole is a failure."""
+    found, read = [], mapped.read_fully
 
-    def counting(moves, sources, target, *rest):
-        for move in moves:
-            sizes = zip(move.sizes, move.source_steps, strict=True)
-            found.append(target.itemsize * int(np.prod([size for size, step in sizes if step])))
-        return copy(moves, sources, target, *rest)
+    def counting(descriptor, part, offset, path):
+        found.append(len(part))
+        read(descriptor, part, offset, path)
 
-    monkeypatch.setattr(applying, "copy_moves", counting)
-    for place in (
-        "tensorferry.files.mapped.read_fully",
-        "tensorferry.files.base.stored.read_fully",
-    ):
-        monkeypatch.setattr(place, lambda *_: pytest.fail("a whole tensor was read"))
+    monkeypatch.setattr(mapped, "read_fully", counting)
+    monkeypatch.setattr(
+        stored_module, "read_fully", lambda *_: pytest.fail("a whole tensor was read")
+    )
     return found
 
 
