@@ -512,7 +512,7 @@ HOSTILE = {
     "a length without a name": '[dims]\n"h h" = 3\n',
     "a length of text": "[dims]\nh = [[3]]\n",
     "many moves": '[map]\n"y" = { moves = ['
-    + '["a", [1], [0, 1], [0, 1]],' * 100_000
+    + '["a", [1], [0, 1], [0, 1]],' * 20_000
     + "], shape = [1] }\n",
 }
 
