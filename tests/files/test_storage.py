@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import threading
 
 import numpy as np
@@ -341,6 +342,35 @@ def test_saving_and_replacing(bucket):
     same(ferry.load(f"{bucket}/m.safetensors"), {"a": np.arange(3)})
     with pytest.raises(ferry.OutputExistsError, match="never changed"):
         ferry.convert_files(f"{bucket}/m.safetensors", f"{bucket}/m.safetensors", overwrite=True)
+
+
+@pytest.mark.parametrize("end", ["/shards", "/shards/", ""])
+def test_a_folder_is_never_replaced(bucket, end):
+    """Not with overwrite= either; the hint names a file in it."""
+    ferry.save(tree(), f"{bucket}/shards/m.safetensors")
+    for overwrite in (False, True):
+        with pytest.raises(ferry.OutputExistsError, match="is a folder") as refused:
+            ferry.save(tree(), bucket + end, to="safetensors", overwrite=overwrite)
+    (named,) = re.findall("'(.+)'", refused.value.hint)
+    ferry.save(tree(), named)
+    same(ferry.load(named), tree())
+    same(ferry.load(f"{bucket}/shards/m.safetensors"), tree())
+
+
+def test_all_of_a_file_system_is_no_target():
+    """And is told as it was written."""
+    with pytest.raises(ferry.OutputExistsError, match=r"^memory:// is a folder"):
+        ferry.save(tree(), "memory://", to="safetensors", overwrite=True)
+
+
+def test_a_file_system_that_tells_no_size_is_refused(bucket, monkeypatch):
+    """With the name of the file."""
+    ferry.save(tree(), f"{bucket}/m.safetensors")
+    kind = fsspec.get_filesystem_class("memory")
+    info = kind.info
+    monkeypatch.setattr(kind, "info", lambda *given, **more: {**info(*given, **more), "size": None})
+    with pytest.raises(ferry.FileFormatError, match=rf"how long {bucket}/m\.safetensors is"):
+        ferry.open(f"{bucket}/m.safetensors")
 
 
 def test_a_dry_run_uploads_nothing(bucket):

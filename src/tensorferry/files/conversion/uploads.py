@@ -13,6 +13,7 @@ from ... import hints
 from ...errors import FormatLimitError, OutputExistsError
 from ...hints import Hint
 from ..base.urls import refuse_target
+from ..remote.addresses import scheme_of
 from ..remote.files import RemoteFile
 from ..remote.storage import StoragePlace, address_in, made_system
 
@@ -60,19 +61,18 @@ def uploaded(
         OSError: It cannot be uploaded; nothing is there then.
         ConversionError: As for `write`.
     """
-    scheme = url.partition("://")[0].lower()
-    if scheme not in _AT_ONCE:
+    if scheme_of(url) not in _AT_ONCE:
         refuse_target(url)
     address = address_in(url, options or {})
-    if not address.name:
-        raise FormatLimitError(f"{address.shown} ends in no name of a file.", "a name at its end")
-    if any(isinstance(each, RemoteFile) and each.place.address.url == url for each in sources):
+    if any(
+        isinstance(source, RemoteFile) and source.place.address.url == url for source in sources
+    ):
         raise OutputExistsError(
             f"{address.shown} is what would be read, and a source is never changed.",
             "another target",
         )
     target = _Target(address)
-    is_there = target.exists()
+    is_there = target.exists(address)
     if is_there and not overwrite:
         target.refuse_existing()
     with tempfile.TemporaryDirectory(prefix="tensorferry-") as folder:
@@ -105,7 +105,7 @@ def _names_in(folder: Path) -> list[str]:
     """
     if not folder.is_dir():
         return []
-    names = [each.name for each in folder.iterdir()]
+    names = [file.name for file in folder.iterdir()]
     if not any(name.endswith(_INDEX) for name in names):
         raise FormatLimitError(
             "A format that is a folder without an index would be seen in parts while it is uploaded.",
@@ -128,16 +128,22 @@ class _Target:
     def __init__(self, address: StorageAddress) -> None:
         self._address = address
 
-    def exists(self, address: StorageAddress | None = None) -> bool:
-        """Whether there is something: here, or at another address.
+    def exists(self, address: StorageAddress) -> bool:
+        """Whether there is a file at an address.
 
         Raises:
+            OutputExistsError: There is a folder, which is never replaced.
             OSError: That cannot be seen.
         """
         try:
-            StoragePlace(address or self._address).look()
+            version = StoragePlace(address).look()
         except FileNotFoundError:
             return False
+        if version.is_folder:
+            raise OutputExistsError(
+                f"{address.shown} is a folder, which is never replaced.",
+                f"a file in it, such as '{address.within('model.safetensors').shown}'",
+            )
         return True
 
     def refuse_existing(self) -> NoReturn:

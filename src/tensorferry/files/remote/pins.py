@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ...errors import FileFormatError
@@ -48,7 +49,7 @@ class Pin(NamedTuple):
         return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
 
 
-class RemotePlace:
+class RemotePlace(ABC):
     """A file that is not on this machine: where it is, and what it was when it was opened.
 
     Args:
@@ -65,6 +66,7 @@ class RemotePlace:
     def __reduce__(self) -> Any:
         return type(self), (self.address, self.pin)
 
+    @abstractmethod
     def fetch(self, start: int, views: Sequence[memoryview], *, is_first: bool = False) -> int:
         """Bytes of the file into pieces of memory, one after the other.
 
@@ -82,7 +84,6 @@ class RemotePlace:
             PermissionError: It is not given without other credentials.
             OSError: There is no answer.
         """
-        raise NotImplementedError
 
     def sibling(self, name: str) -> Self:
         """Another file in the same folder.

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from ...errors import FileFormatError, FrameworkNotInstalledError
 from ...hints import Hint, Spoken
 from ..base.wording import named
-from .addresses import USUAL_FILES, validate_sibling
+from .addresses import USUAL_FILES, scheme_of, validate_sibling
 from .files import RemoteFile
 from .pins import Pin, RemotePlace
 
@@ -62,7 +62,7 @@ class StorageAddress:
     @property
     def scheme(self) -> str:
         """What is before the ``://``."""
-        return self.url.partition("://")[0].lower()
+        return scheme_of(self.url)
 
     @property
     def source(self) -> str:
@@ -102,10 +102,11 @@ def _shown(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return f"{url.partition('://')[0]}://…"
+        return f"{scheme_of(url)}://…"
+    # Not `geturl`, which leaves out the slashes where no host is named.
     place = parts.netloc.rpartition("@")[2]
-    query = "…" if parts.query else ""
-    return parts._replace(netloc=place, query=query, fragment="").geturl()
+    query = "?…" if parts.query else ""
+    return f"{parts.scheme}://{place}{parts.path}{query}"
 
 
 class _Version(NamedTuple):
@@ -244,7 +245,7 @@ def _compared(address: StorageAddress) -> _Version:
     info = system.info(path)
     if info.get("type") == "directory":
         return _Version(Pin(0, "", ""), None, is_folder=True)
-    return _Version(_pin(info, system, path), None)
+    return _Version(_pin(info, address, system, path), None)
 
 
 def _by_tag(address: StorageAddress) -> _Version:
@@ -259,7 +260,7 @@ def _by_tag(address: StorageAddress) -> _Version:
     info = opened.details
     if info.get("type") == "directory":
         return _compared(address)
-    return _Version(_pin(info), opened._fetch_range)  # noqa: SLF001 - what fsspec's caches call
+    return _Version(_pin(info, address), opened._fetch_range)  # noqa: SLF001 - what fsspec's caches call
 
 
 def _by_generation(address: StorageAddress) -> _Version:
@@ -275,7 +276,7 @@ def _by_generation(address: StorageAddress) -> _Version:
         found: bytes = system.cat_file(path, start=start, end=stop, generation=generation)
         return found
 
-    return _Version(_pin(info), read)
+    return _Version(_pin(info, address), read)
 
 
 _versions: Mapping[str, Callable[[StorageAddress], _Version]] = {
@@ -287,8 +288,16 @@ _versions: Mapping[str, Callable[[StorageAddress], _Version]] = {
 """How a version is read, for file systems that are asked for one."""
 
 
-def _pin(info: Mapping[str, Any], system: Any = None, path: str = "") -> Pin:
+def _pin(
+    info: Mapping[str, Any], address: StorageAddress, system: Any = None, path: str = ""
+) -> Pin:
     """What a file system tells of a file, in its own words.
+
+    Args:
+        info: What it tells.
+        address: The file.
+        system: The file system, if it may be asked when the file was changed.
+        path: What that calls the file.
 
     Raises:
         FileFormatError: It does not tell the size.
@@ -302,7 +311,10 @@ def _pin(info: Mapping[str, Any], system: Any = None, path: str = "") -> Pin:
             when = str(info.get("created") or "")
     size = info.get("size")
     if not isinstance(size, int):
-        raise FileFormatError("The file system does not tell how long this file is.")
+        raise FileFormatError(
+            f"The file system of {address.scheme}:// does not tell how long {address.shown} is.",
+            "a copy of it on this machine",
+        )
     return Pin(size, tag, when)
 
 
