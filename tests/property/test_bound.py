@@ -12,7 +12,7 @@ from tests.support import TARGETS, examples, memory_at, survives
 
 import tensorferry as ferry
 from tensorferry import testing
-from tensorferry.backends import registry
+from tensorferry.backends import registry, tracers
 from tensorferry.execution import recipes, run
 
 pytestmark = pytest.mark.fast_paths
@@ -251,6 +251,23 @@ assert len(looked) == 1
 def test_frameworks_are_looked_for_again_only_when_one_with_a_tracer_is_imported():
     """Without PyTorch, whose tracer is to stay out: it may come later, which a call sees without a lock."""
     survives(LOOKED)
+
+
+def test_a_tracer_is_kept_out_of_what_is_imported_after_it(monkeypatch):
+    """A module with such functions may come when the frameworks' tracers have been dealt with."""
+    torch = pytest.importorskip("torch", reason="PyTorch is in the test environment")
+    ferry.to_numpy(torch.ones(1))
+    kept_out = []
+    monkeypatch.setattr(
+        type(registry.ready("torch")), "shield", lambda _, function: kept_out.append(function)
+    )
+    monkeypatch.setattr(tracers, "_untraced", [])
+
+    @tracers.untraced
+    def later():
+        """Of a module that is imported now."""
+
+    assert kept_out == [later]
 
 
 # -- what a variable is assigned, and trees of very many leaves ------------------------------------
