@@ -214,9 +214,10 @@ def _no_such_name(name: str) -> AttributeError:
 
     try:
         meant = [
-            each
-            for each in __all__
-            if each.startswith("to_") and canonical(each[len("to_") :]) == canonical(framework)
+            function
+            for function in __all__
+            if function.startswith("to_")
+            and canonical(function[len("to_") :]) == canonical(framework)
         ]
     except UnknownFrameworkError:
         meant = []

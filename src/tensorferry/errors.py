@@ -148,8 +148,8 @@ def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
     """
     from difflib import get_close_matches
 
-    found = get_close_matches(word.casefold(), sorted(set(known)), 1, least)
-    return found[0] if found else None
+    close = get_close_matches(word.casefold(), sorted(set(known)), 1, least)
+    return close[0] if close else None
 
 
 class ConversionError(Exception):
@@ -404,8 +404,10 @@ class TreeError(ConversionError, _ExceptionGroup):
         return TreeError, (self.message, list(self.exceptions))
 
     def __str__(self) -> str:
-        each = "\n".join(f"  {type(error).__name__}: {error.message}" for error in self.exceptions)
-        return "\n\nHint: ".join([f"{self.message}\n{each}", *self._hints()])
+        one_per_line = "\n".join(
+            f"  {type(error).__name__}: {error.message}" for error in self.exceptions
+        )
+        return "\n\nHint: ".join([f"{self.message}\n{one_per_line}", *self._hints()])
 
 
 class PlanViolation(AssertionError):  # noqa: N818 - not an error of the caller's: a broken promise of ours

@@ -322,7 +322,7 @@ def _framework_of(source: Any) -> str | None:
     """Whose tensors a source has; PyTorch's, where it is a file."""
     if isinstance(source, (str, os.PathLike)) or not isinstance(source, Mapping):
         return None
-    infos = [each for each in source.values() if isinstance(each, TensorInfo)]
+    infos = [info for info in source.values() if isinstance(info, TensorInfo)]
     if infos:
         return infos[0].framework
     from .maps.trees import framework_in
@@ -337,22 +337,22 @@ def _files_of(source: Any) -> dict[str, list[str]] | None:
     from .files.api import open as open_file
 
     contents = open_file(source)
-    found: dict[str, list[str]] = {}
+    by_file: dict[str, list[str]] = {}
     for name, stored in contents.tensors.items():
         path = str(getattr(stored, "path", contents.paths[0]))
-        found.setdefault(Path(path).name, []).append(name)
-    is_safe = all(name.endswith(".safetensors") for name in found)
-    return found if is_safe else None
+        by_file.setdefault(Path(path).name, []).append(name)
+    is_safe = all(name.endswith(".safetensors") for name in by_file)
+    return by_file if is_safe else None
 
 
 def _numbers(source: Any, config: Mapping[str, int] | None) -> dict[str, int]:
     """The numbers of ``config.json``, with those that are given."""
     from .files.mapped import config_beside
 
-    found = dict(config or {})
+    numbers = dict(config or {})
     if isinstance(source, (str, os.PathLike)):
-        found = {**config_beside([os.fspath(source)]), **found}
-    return found
+        numbers = {**config_beside([os.fspath(source)]), **numbers}
+    return numbers
 
 
 def _lengths(dims: Mapping[str, int] | None) -> dict[str, int]:
@@ -395,9 +395,9 @@ def headers_from(given: Any, what: str) -> dict[str, Header]:
     if hasattr(given, "tensors") and hasattr(given, "paths"):
         return headers_of(given)
     if isinstance(given, Mapping) and all(
-        isinstance(each, (Header, TensorInfo)) for each in given.values()
+        isinstance(header, (Header, TensorInfo)) for header in given.values()
     ):
-        return {name: Header(tuple(each.shape), each.dtype) for name, each in given.items()}
+        return {name: Header(tuple(header.shape), header.dtype) for name, header in given.items()}
     from .maps.trees import headers_of_tensors, named_tensors
 
     return headers_of_tensors(named_tensors(given, what))

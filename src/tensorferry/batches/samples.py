@@ -147,7 +147,7 @@ def place_of(tree: Any, position: Sequence[int]) -> tuple[MutableMapping[Any, An
     """
     for at in position[:-1]:
         opened = (opening.open(tree) for opening in openings_of(type(tree)))
-        _, values = next(opened_one for opened_one in opened if opened_one is not None)
+        _, values = next(node for node in opened if node is not None)
         tree = [*values][at]
     if not position or not isinstance(tree, MutableMapping):
         return None

@@ -695,7 +695,7 @@ def _refuse_other_categories(column: list[Any]) -> None:
         for contents in column
         if getattr(contents.found, "categories", None) is not None
     ]
-    odd = next((number for number, contents in enumerate(known) if contents != known[0]), None)
+    odd = next((number for number, categories in enumerate(known) if categories != known[0]), None)
     if odd is not None:
         raise UnsupportedTypeError(
             f"The categories in samples[0] and samples[{odd}] differ, "

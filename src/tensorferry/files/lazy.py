@@ -274,15 +274,15 @@ class LazyReference:
             OSError: The file cannot be read.
         """
         path = self._asked["path"]
-        found: Any = self._load(
+        opened: Any = self._load(
             path, **{key: value for key, value in self._asked.items() if key != "path"}, lazy=True
         )
-        if found._source.seen != self._seen:  # noqa: SLF001 - its own module
+        if opened._source.seen != self._seen:  # noqa: SLF001 - its own module
             hint = f"load({path!r}, lazy=True).reference() again"
             raise FileFormatError(f"{path} has changed since the reference was made.", hint)
         for key in self._keys:
-            found = found[key]
-        return found  # type: ignore[no-any-return]
+            opened = opened[key]
+        return opened  # type: ignore[no-any-return]
 
 
 def _itself(value: Any) -> Any:

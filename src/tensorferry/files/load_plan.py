@@ -89,7 +89,7 @@ class LoadPlan:
     @property
     def bytes_needed(self) -> int:
         """How many bytes of values this process needs."""
-        return sum(each.bytes_needed for each in self.tensors)
+        return sum(tensor.bytes_needed for tensor in self.tensors)
 
     @property
     def bytes_read(self) -> int:
@@ -98,8 +98,8 @@ class LoadPlan:
         From a server, it is what is asked for: with headers, and with what is between parts.
         """
         if self.fetched:
-            return sum(each.nbytes for each in self.fetched)
-        return sum(each.bytes_read for each in self.tensors)
+            return sum(runs.nbytes for runs in self.fetched)
+        return sum(tensor.bytes_read for tensor in self.tensors)
 
     @property
     def bytes_wasted(self) -> int:
@@ -111,16 +111,18 @@ class LoadPlan:
         """What is read of which file, as runs of bytes, except what is decoded."""
         if self.fetched:
             return self.fetched
-        return tuple(runs for each in self.tensors for runs in each.requests)
+        return tuple(runs for tensor in self.tensors for runs in tensor.requests)
 
     @property
     def cheaper(self) -> tuple[str, ...]:
         """What would read less, for each tensor of which far more is read than needed."""
-        found = [each for each in self.tensors if each.bytes_read > _WASTE * each.bytes_needed]
+        wasteful = [
+            tensor for tensor in self.tensors if tensor.bytes_read > _WASTE * tensor.bytes_needed
+        ]
         return tuple(
-            f"{each.names[0]}: {size_text(each.bytes_read)} for "
-            f"{size_text(each.bytes_needed)} ({each.how}): {_cheaper_way(each)}"
-            for each in found
+            f"{tensor.names[0]}: {size_text(tensor.bytes_read)} for "
+            f"{size_text(tensor.bytes_needed)} ({tensor.how}): {_cheaper_way(tensor)}"
+            for tensor in wasteful
         )
 
     def __repr__(self) -> str:
@@ -131,7 +133,7 @@ class LoadPlan:
 
     def __str__(self) -> str:
         head = ("tensor", "shape", "part", "needed", "read", "how")
-        rows = [_row(each) for each in self.tensors[:_SHOWN]]
+        rows = [_row(tensor) for tensor in self.tensors[:_SHOWN]]
         if len(self.tensors) > _SHOWN:
             rows.append((f"and {len(self.tensors) - _SHOWN:,} more", "", "", "", "", ""))
         read = (size_text(self.bytes_needed), size_text(self.bytes_read))
@@ -149,11 +151,11 @@ class LoadPlan:
         return "\n".join([head_line, *table, *self.cheaper, *warned])
 
 
-def _cheaper_way(each: LoadedTensor) -> str:
+def _cheaper_way(tensor: LoadedTensor) -> str:
     """How less of a tensor could be read."""
-    if each.requests:
+    if tensor.requests:
         return (
-            f"it is {each.requests[0]}, and parts along its first axis are one run each, so that "
+            f"it is {tensor.requests[0]}, and parts along its first axis are one run each, so that "
             "it is cheaper to load those, and to lay them out anew afterwards"
         )
     return (
@@ -162,15 +164,15 @@ def _cheaper_way(each: LoadedTensor) -> str:
     )
 
 
-def _row(each: LoadedTensor) -> tuple[str, ...]:
-    name = " = ".join(each.names)
+def _row(tensor: LoadedTensor) -> tuple[str, ...]:
+    name = " = ".join(tensor.names)
     return (
         name if len(name) <= _WIDTH else f"{name[: _WIDTH - 1]}…",
-        f"{each.dtype}{list(each.shape)}",
-        each.part or "all",
-        size_text(each.bytes_needed),
-        size_text(each.bytes_read),
-        each.how,
+        f"{tensor.dtype}{list(tensor.shape)}",
+        tensor.part or "all",
+        size_text(tensor.bytes_needed),
+        size_text(tensor.bytes_read),
+        tensor.how,
     )
 
 
@@ -184,40 +186,40 @@ def plan_of(source: Source) -> LoadPlan:
     names = [ref.name for _, ref in leaves(source.tree) if ref.name in source.tensors]
     readings = readings_of(source, dict.fromkeys(names))
     sizes, copied = result_bytes(source, readings)
-    read = [part.nbytes for each in readings for part in each.parts]
+    read = [part.nbytes for reading in readings for part in reading.parts]
     ahead = 0 if copied is None else min(sum(read), max(copied, AHEAD))
     if source.is_remote:
         from .remote.reading import hold_headers
 
-        hold_headers([part for each in readings for part in each.parts])
-    tensors = tuple(_planned(source, each) for each in readings)
-    held = [part.held_bytes() for each in readings for part in each.parts]
+        hold_headers([part for reading in readings for part in reading.parts])
+    tensors = tuple(_planned(source, reading) for reading in readings)
+    held = [part.held_bytes() for reading in readings for part in reading.parts]
     peak = sum(sizes.values()) + max([ahead, *held])
     if source.is_remote:
         from .remote.plans import remote_plan
 
         most = None if copied is None else AHEAD
-        found = remote_plan(
-            [each.path for each in source.seen], [each.parts for each in readings], most
+        remote = remote_plan(
+            [file.path for file in source.seen], [reading.parts for reading in readings], most
         )
         return LoadPlan(
             source.path,
             source.target.name,
-            tuple(map(_fetched, tensors, found.read)),
-            peak + found.in_flight,
-            found.fetched,
-            found.unpinned,
+            tuple(map(_fetched, tensors, remote.read)),
+            peak + remote.in_flight,
+            remote.fetched,
+            remote.unpinned,
         )
     return LoadPlan(source.path, source.target.name, tensors, peak)
 
 
-def _fetched(each: LoadedTensor, found: tuple[int, int] | None) -> LoadedTensor:
+def _fetched(tensor: LoadedTensor, fetched: tuple[int, int] | None) -> LoadedTensor:
     """The row of a tensor on a server: how much of how many requests is for it."""
-    if found is None:
-        return each
-    nbytes, number = found
+    if fetched is None:
+        return tensor
+    nbytes, number = fetched
     how = f"{number:,} request{'s'[: number != 1]}"
-    return each._replace(bytes_read=nbytes, how=how)
+    return tensor._replace(bytes_read=nbytes, how=how)
 
 
 def _planned(source: Source, reading: Reading) -> LoadedTensor:
@@ -227,15 +229,15 @@ def _planned(source: Source, reading: Reading) -> LoadedTensor:
     words = [] if box is None else [index_text(box, shape)]
     if reading.shards is not None:
         boxes = reading.shards.boxes
-        texts = [index_text(each, reading.stored.shape) for each in boxes[:1]]
+        texts = [index_text(one_box, reading.stored.shape) for one_box in boxes[:1]]
         texts += [f"and {len(boxes) - 1:,} more boxes"] if len(boxes) > 1 else []
         words += [" ".join(texts) or "nothing"]
     runs: list[ByteRuns] = []
     read = 0
     hows = []
     for part in reading.parts:
-        found, nbytes, how = _access(part)
-        runs += found
+        accessed, nbytes, how = _access(part)
+        runs += accessed
         read += nbytes
         hows.append(how)
     return LoadedTensor(
@@ -254,10 +256,10 @@ def _access(part: Stored) -> tuple[Iterable[ByteRuns], int, str]:
     """Where a part's bytes are, how many are read, and how."""
     runs = runs_of(part)
     if runs is not None:
-        number = sum(each.number for each in runs)
+        number = sum(family.number for family in runs)
         words = str(runs[0]) if len(runs) == 1 else f"{number:,} runs"
         how = "read" if number <= 1 else "copied from a map"
-        return runs, sum(each.nbytes for each in runs), f"{how}: {words}"
+        return runs, sum(family.nbytes for family in runs), f"{how}: {words}"
     if not isinstance(part, CutTensor):
         return (), part.nbytes, "decoded"
     pieces = part.pieces()
@@ -269,9 +271,9 @@ def _access(part: Stored) -> tuple[Iterable[ByteRuns], int, str]:
             every = prod(chunk_counts(whole_box(part.inner.shape), reader.chunk))
             how = f"decoded: {here:,} of {every:,} chunks"
         return (), part.decoded_bytes(), how
-    found = [_access(piece) for _, piece in pieces]
+    all_accessed = [_access(piece) for _, piece in pieces]
     return (
-        [run for each in found for run in each[0]],
-        sum(each[1] for each in found),
+        [run for accessed in all_accessed for run in accessed[0]],
+        sum(accessed[1] for accessed in all_accessed),
         "decoded in pieces",
     )

@@ -89,18 +89,18 @@ def readings_of(source: Source, names: Iterable[str]) -> list[Reading]:
         alike.setdefault((source.tensors[name].key, source.choice(name)), []).append(name)
     wanted = {same[0]: source.tensors[same[0]] for same in alike.values()}
     _refuse_what_no_plan_converts(source, wanted)
-    found = []
+    readings = []
     for same in alike.values():
         stored, choice = wanted[same[0]], source.choice(same[0])
-        found.append(Reading(same, stored, choice, source.shards(stored, choice)))
-    return found
+        readings.append(Reading(same, stored, choice, source.shards(stored, choice)))
+    return readings
 
 
 def _read(source: Source, names: Iterable[str], hint: Callable[[str], Hint]) -> dict[str, Any]:
     """Tensors by name; tied names have one object."""
     readings = readings_of(source, names)
     copies = _refuse_what_is_too_large(source, readings, hint)
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     parts = [part for reading in readings for part in reading.parts]
     try:
         with closing(arrays_of(source, parts, AHEAD if copies else None)) as whole:
@@ -108,13 +108,13 @@ def _read(source: Source, names: Iterable[str], hint: Callable[[str], Hint]) -> 
                 with source.naming(reading.names[0]):
                     own = list(islice(whole, len(reading.parts)))
                     tensor = source.made(reading, own)
-                found.update(dict.fromkeys(reading.names, tensor))
+                tensors.update(dict.fromkeys(reading.names, tensor))
             next(whole, None)  # what reads comes to its end too
     except FileFormatError:
         source.validate()  # that it has changed meanwhile says more
         raise
     source.validate()
-    return found
+    return tensors
 
 
 def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) -> None:
@@ -140,9 +140,9 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
                 )
             except ConversionError as error:
                 plans[key] = error
-        found = plans[key]
-        if found is not None:
-            errors.append((copy(found), name))
+        plan_error = plans[key]
+        if plan_error is not None:
+            errors.append((copy(plan_error), name))
     told = source.named(errors) if errors else []
     if len(told) == 1:
         raise told[0]
@@ -177,8 +177,8 @@ def result_bytes(source: Source, readings: Sequence[Reading]) -> tuple[dict[str,
     """How much host memory each tensor takes, and conversions beside that; ``None`` without any."""
     conversion = source.conversion(TensorChoice(None), None)
     stays = conversion.is_for_host or conversion.request.placement is not None
-    read = {each.names[0]: sum(part.nbytes for part in each.parts) for each in readings}
-    sizes = {each.names[0]: _converted_bytes(source, each) for each in readings}
+    read = {reading.names[0]: sum(part.nbytes for part in reading.parts) for reading in readings}
+    sizes = {reading.names[0]: _converted_bytes(source, reading) for reading in readings}
     if stays and sizes == read:
         return sizes, None
     return sizes if stays else dict.fromkeys(sizes, 0), max(read.values(), default=0)

@@ -127,8 +127,8 @@ class MovedTensor(Stored):
         within = self.shape, *box[:3]
         try:
             moves, *equal = [
-                tuple([cut for move in each for cut in of_part(move, *within)])
-                for each in (made.moves, *made.equal)
+                tuple([cut for move in moves_there for cut in of_part(move, *within)])
+                for moves_there in (made.moves, *made.equal)
             ]
         except NotMovedError:
             return None
@@ -141,8 +141,10 @@ class MovedTensor(Stored):
         """See `Stored.elements`: of a part, those that each move takes."""
         if not self.is_part:
             return None
-        found: list[FileElements] = []
-        for move in [each for moves in (self.made.moves, *self.made.equal) for each in moves]:
+        file_elements: list[FileElements] = []
+        for move in [
+            one_move for moves in (self.made.moves, *self.made.equal) for one_move in moves
+        ]:
             if isinstance(move.source, Constant):
                 continue
             inner = self.sources[str(move.source)]
@@ -153,14 +155,14 @@ class MovedTensor(Stored):
             strides = tuple([step * itemsize for _, step in axes])
             offset = inner.offset + first * itemsize
             place = FilePlace(inner.path, offset, strides, swapped=False)
-            found.append(FileElements(place, tuple([count for count, _ in axes]), itemsize))
-        return found
+            file_elements.append(FileElements(place, tuple([count for count, _ in axes]), itemsize))
+        return file_elements
 
     def extents(self) -> list[Extent] | None:
         """The same as runs of bytes in files; ``None`` if it is no such thing."""
         if self.made.changes or self.made.equal:
             return None
-        found: list[tuple[int, Extent]] = []
+        placed: list[tuple[int, Extent]] = []
         itemsize = find(self.dtype).itemsize
         for move in self.made.moves:
             inner = self.sources.get(str(move.source))
@@ -171,7 +173,7 @@ class MovedTensor(Stored):
             length = sizes[-1] if is_run else 1
             count = prod(sizes[:-1]) if is_run else prod(sizes)
             is_short = length * itemsize < _LEAST_RUN and count > 1
-            if is_short or count + len(found) > _MOST_RUNS:
+            if is_short or count + len(placed) > _MOST_RUNS:
                 return None
             for index in np.ndindex(sizes[:-1] if is_run else sizes):
                 start = move.target_start + sum(
@@ -180,8 +182,8 @@ class MovedTensor(Stored):
                 at = move.source_start + sum(i * step for i, step in zip(index, of, strict=False))
                 offset = inner.offset + at * itemsize
                 extent = Extent(self.dtype, (length,), inner.path, offset, inner.record)
-                found.append((start, extent))
-        return [extent for _, extent in sorted(found, key=lambda pair: pair[0])]
+                placed.append((start, extent))
+        return [extent for _, extent in sorted(placed, key=lambda pair: pair[0])]
 
     def blocks(self) -> Iterator[Array]:
         """Yield its values in order: see `Stored.blocks`."""
@@ -273,11 +275,11 @@ class _Elements:
         kind = numpy_dtype(stored.dtype)
         waiting = [move]
         while waiting:
-            each = waiting.pop()
-            runs = _runs_of(each, kind.itemsize, is_part=self._is_part)
-            longest = max(range(len(each.sizes)), key=runs.reach_of, default=-1)
+            part = waiting.pop()
+            runs = _runs_of(part, kind.itemsize, is_part=self._is_part)
+            longest = max(range(len(part.sizes)), key=runs.reach_of, default=-1)
             if runs.nbytes > _MOST_READ and longest >= 0 and runs.reach_of(longest):
-                waiting += reversed(_halves(each, longest))
+                waiting += reversed(_halves(part, longest))
                 continue
             yield runs.move, self._read(stored, runs).view(kind)
 
@@ -356,10 +358,10 @@ class _Runs(NamedTuple):
 
     def offsets(self) -> list[int]:
         """The first byte of each run."""
-        found: Array = np.array([self.first])
+        offsets: Array = np.array([self.first])
         for count, step in self.axes:
-            found = (found[:, None] + np.arange(count) * step).reshape(-1)
-        places: list[int] = found.tolist()
+            offsets = (offsets[:, None] + np.arange(count) * step).reshape(-1)
+        places: list[int] = offsets.tolist()
         return places
 
 
@@ -399,7 +401,7 @@ def _runs_of(move: Move, itemsize: int, *, is_part: bool) -> _Runs:
 def _halves(move: Move, axis: int) -> list[Move]:
     """A move in two, along an axis."""
     size = move.sizes[axis]
-    found = []
+    halves = []
     for first, last in ((0, size // 2), (size // 2, size)):
         sizes = (*move.sizes[:axis], last - first, *move.sizes[axis + 1 :])
         to, of = [
@@ -409,8 +411,8 @@ def _halves(move: Move, axis: int) -> list[Move]:
                 (move.source_start, move.source_steps),
             )
         ]
-        found.append(move._replace(sizes=sizes, target_start=to, source_start=of))
-    return found
+        halves.append(move._replace(sizes=sizes, target_start=to, source_start=of))
+    return halves
 
 
 class FileWeights:
@@ -427,15 +429,15 @@ class FileWeights:
 
     def array(self, stored: Stored) -> Array:
         """All of a tensor; one that must be decoded stays, until others are."""
-        found = self._decoded.get(stored.key)
-        if found is None:
-            found = stored.array(self._map)
+        array = self._decoded.get(stored.key)
+        if array is None:
+            array = stored.array(self._map)
             if getattr(stored, "path", None) not in self._maps:
-                held = sum(each.nbytes for each in self._decoded.values())
-                if held + found.nbytes > _MOST_DECODED:
+                held = sum(decoded.nbytes for decoded in self._decoded.values())
+                if held + array.nbytes > _MOST_DECODED:
                     self._decoded.clear()
-                self._decoded[stored.key] = found
-        return found
+                self._decoded[stored.key] = array
+        return array
 
     def _map(self, path: str) -> mmap.mmap:
         if path not in self._maps:
@@ -518,7 +520,7 @@ class ContentsMap(NamedTuple):
             warnings.warn(f"What is not a tensor was left out: {named(left, 20)}.", stacklevel=4)
         lowered = self.lowered(contents)
         refuse(self.findings(contents, lowered))
-        refuse_growth(lowered, sum(each.nbytes for each in contents.tensors.values()))
+        refuse_growth(lowered, sum(stored.nbytes for stored in contents.tensors.values()))
         quantised = blocks_of(contents)
         tensors: dict[str, Stored] = {}
         kept = {}
@@ -629,11 +631,11 @@ def read_config(paths: Sequence[str]) -> dict[str, Any]:
         try:
             if file.stat().st_size > _MOST_CONFIG:
                 continue
-            found = json.loads(file.read_bytes())
+            config = json.loads(file.read_bytes())
         except (OSError, ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            return found
+        if isinstance(config, dict):
+            return config
     return {}
 
 
@@ -642,8 +644,8 @@ def config_beside(paths: Sequence[str]) -> dict[str, int]:
     return dict(list(_numbers(read_config(paths), ""))[:_MOST_NUMBERS])
 
 
-def _numbers(found: dict[str, Any], before: str) -> Iterator[tuple[str, int]]:
-    for key, value in found.items():
+def _numbers(config: dict[str, Any], before: str) -> Iterator[tuple[str, int]]:
+    for key, value in config.items():
         if type(value) is int:
             yield f"{before}{key}", value
         elif isinstance(value, dict) and before.count(".") < 4:

@@ -88,10 +88,10 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> 
         outline = NOTHING
     else:
         outline = _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
-    found: list[Held] = []
-    relabel(outline, found.append, Held)
+    leaves_held: list[Held] = []
+    relabel(outline, leaves_held.append, Held)
     named = names(outline, Held)
-    tensors: dict[str, Stored] = dict(zip(named, found, strict=True))
+    tensors: dict[str, Stored] = dict(zip(named, leaves_held, strict=True))
     left = iter(named)
     return Contents(
         format="",
@@ -115,7 +115,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     if type(node) is set and all(map(_is_plain, node)):
         return node
     if isinstance(node, _PLAIN):
-        base = next(each.__name__ for each in _PLAIN if isinstance(node, each))
+        base = next(kind.__name__ for kind in _PLAIN if isinstance(node, kind))
         raise UnsupportedTypeError(
             f"{an(type(node).__name__, 'A')} is no plain {base}, "
             f"and would be loaded as one - at {path}",
@@ -244,10 +244,10 @@ def _special(node: Any) -> Special | None:
 
 def _open_container(node: Any) -> Node | None:
     """A container of `convert_tree`; ``None`` if it is none, or has attributes besides values."""
-    found = _open_any(node)
-    if found is None or found.static or found.registered is not None:
+    opened = _open_any(node)
+    if opened is None or opened.static or opened.registered is not None:
         return None
-    return found
+    return opened
 
 
 def places_in(node: Any) -> list[tuple[str, str, Any]] | None:
@@ -270,19 +270,23 @@ def _open_any(node: Any) -> Node | None:
         if registry.backend_that_knows(type(node)) is not None
         else openers_of(type(node), [node])
     )
-    return next((found for opener in openers if (found := opener(node)) is not None), None)
+    return next((opened for opener in openers if (opened := opener(node)) is not None), None)
 
 
 def _fields(node: Any) -> tuple[str, ...] | None:
     """Field names of a named tuple, or C result type (`torch.return_types`); ``None`` without."""
     kind = type(node)
-    found = getattr(kind, "_fields", None)
+    field_names = getattr(kind, "_fields", None)
     if hasattr(kind, "n_sequence_fields"):
-        found = getattr(kind, "__match_args__", ())[: kind.n_sequence_fields]
-    if not isinstance(found, tuple) or len(found) != len(node) or isinstance(node, list):
+        field_names = getattr(kind, "__match_args__", ())[: kind.n_sequence_fields]
+    if (
+        not isinstance(field_names, tuple)
+        or len(field_names) != len(node)
+        or isinstance(node, list)
+    ):
         return None
-    if all(isinstance(name, str) for name in found):
-        return found
+    if all(isinstance(name, str) for name in field_names):
+        return field_names
     return None
 
 

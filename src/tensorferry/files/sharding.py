@@ -64,16 +64,16 @@ def shards_of(stored: Stored, conversion: Conversion) -> Shards | None:
         return None
     # The plan of the whole tensor decides, as for one in memory.
     plan = prepare_described(TensorInfo(EXCHANGE, stored.shape, stored.dtype), conversion).plan
-    found = target.device_parts(placement, stored.shape, plan.result.dtype)
-    if found is None:
+    parts = target.device_parts(placement, stored.shape, plan.result.dtype)
+    if parts is None:
         return None
     numbers: dict[Box, int] = {}
     used = []
-    for index in found.boxes:
+    for index in parts.boxes:
         box = box_of(index, stored.shape, "")
         used.append(numbers.setdefault(box, len(numbers)))
     return Shards(
-        found.assemble,
+        parts.assemble,
         plan.result.dtype,
         tuple(numbers),
         tuple(cut(stored, box) for box in numbers),

@@ -110,14 +110,14 @@ def by_name_or_pattern(
     patterns = {key: fits_glob(key) for key in given}
     values = given if values is None else values
     unused = dict.fromkeys(given)
-    found = {}
+    by_name = {}
     for name in present:
         if name in patterns:
             fitting: str | None = name
         else:
-            fitting = next((each for each, fits in patterns.items() if fits(name)), None)
+            fitting = next((pattern for pattern, fits in patterns.items() if fits(name)), None)
         if fitting is not None:
-            found[name] = values[fitting]
+            by_name[name] = values[fitting]
             unused.pop(fitting, None)
     for key in unused:
         unknown = unknown_name(keyword, [(key, hints.SOME)], present)
@@ -127,7 +127,7 @@ def by_name_or_pattern(
             message = f"{keyword}= has the pattern {key!r}, and other keys take all that fits it."
         rest = {other: value for other, value in given.items() if other != key}
         raise FormatLimitError(message, _with_others(keyword, rest))
-    return found
+    return by_name
 
 
 def _with_others(keyword: str, rest: Mapping[str, Any]) -> Hint:

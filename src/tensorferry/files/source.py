@@ -62,8 +62,8 @@ def target_of(to: object, copy: bool | None, device: object) -> str:
     name = canonical(to)
     target = ready(name)
     if isinstance(device, Mapping):
-        for each in device.values():
-            target_of(to, copy, each)
+        for one_device in device.values():
+            target_of(to, copy, one_device)
         return name
     if copy is None and device is None:
         return name
@@ -225,8 +225,8 @@ class Source:
         """Whether some of it is directly in a list: without it, others' places would change."""
         from .base.nesting import leaves
 
-        found = (keys for keys, ref in leaves(self.tree) if ref.name in left)
-        return any(type(reduce(getitem, keys[:-1], self.tree)) in (list, tuple) for keys in found)
+        paths = (keys for keys, ref in leaves(self.tree) if ref.name in left)
+        return any(type(reduce(getitem, keys[:-1], self.tree)) in (list, tuple) for keys in paths)
 
     def value(self, node: Any) -> Any:
         """What stands in the tree for a node that is neither a container nor a tensor."""
@@ -234,8 +234,8 @@ class Source:
             return node
         if node == NOTHING:
             return None
-        found = self.target.value_of(*node)
-        return node if found is None else found
+        value = self.target.value_of(*node)
+        return node if value is None else value
 
     def plain(self, node: Any, tensor: Callable[[str], Any]) -> Any:
         """A node of the tree in plain containers, without what cannot be loaded.
@@ -332,12 +332,12 @@ class Source:
 
         The caller must have checked that the file has not been replaced.
         """
-        found = self._maps.get(path)
-        if found is None:
-            found = self._maps.setdefault(
+        own_map = self._maps.get(path)
+        if own_map is None:
+            own_map = self._maps.setdefault(
                 path, mapped_private(path) if self._writes else mapped(path)
             )
-        return found
+        return own_map
 
     def close(self) -> None:
         """Make no more tensors over maps."""
@@ -413,11 +413,11 @@ class Source:
         """Whether the fast path makes such tensors, so that no plan has to be made: an empty one tells it."""
         axes = len(stored.shape)
         kind = stored.dtype, axes, choice
-        found = self._directly.get(kind)
-        if found is None:
+        is_direct = self._directly.get(kind)
+        if is_direct is None:
             empty = np.empty((0,) * axes, numpy_dtype(stored.dtype))
-            found = self._directly[kind] = self._direct(empty, choice) is not None
-        return found
+            is_direct = self._directly[kind] = self._direct(empty, choice) is not None
+        return is_direct
 
     # -- for both ways -----------------------------------------------------------------------------
 
@@ -524,9 +524,11 @@ class Source:
         """
         path = getattr(stored, "path", None)
         for now in fingerprints(
-            (path,) if path is not None else tuple(each.path for each in self.seen)
+            (path,) if path is not None else tuple(fingerprint.path for fingerprint in self.seen)
         ):
-            if any(each.path == now.path and each != now for each in self.seen):
+            if any(
+                fingerprint.path == now.path and fingerprint != now for fingerprint in self.seen
+            ):
                 raise FileFormatError(
                     f"{now.path} has changed since it was opened.", f"load({now.path!r}) again"
                 )
@@ -556,7 +558,7 @@ def _reasons(left: Mapping[str, str]) -> str:
         more = ""
     return (
         ", ".join(
-            each if len(each) <= _WIDTH else f"{each[: _WIDTH - 1]}…" for each in told[:_SHOWN]
+            line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…" for line in told[:_SHOWN]
         )
         + more
     )

@@ -509,7 +509,7 @@ def _columns(rows: Sequence[_Row], of_target: int) -> list[Formula] | None:
     table = np.array([row.columns for row in rows], np.int64).reshape(len(rows), -1)
     varying = [at for at in range(table.shape[1]) if len(set(table[:, at].tolist())) > 1]
     if not varying:
-        return [Formula.of(int(formula_or_number)) for formula_or_number in table[0]]
+        return [Formula.of(int(number)) for number in table[0]]
     ours = [at for at in varying if at < of_target]
     theirs = [at for at in varying if at >= of_target]
     for chosen in (ours, theirs):
@@ -517,10 +517,8 @@ def _columns(rows: Sequence[_Row], of_target: int) -> list[Formula] | None:
         if not free or len(free) > len(_VARIABLES):
             continue
         formulas = [_affine(table, at, free) for at in range(table.shape[1])]
-        if all(formula_or_number is not None for formula_or_number in formulas):
-            return [
-                formula_or_number for formula_or_number in formulas if formula_or_number is not None
-            ]
+        if all(formula is not None for formula in formulas):
+            return [formula for formula in formulas if formula is not None]
     return None
 
 

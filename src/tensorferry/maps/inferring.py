@@ -770,7 +770,7 @@ def _left(source: str, shape: tuple[int, ...], windows: list[Window]) -> Iterato
     ((axis, period),) = axes
     at, gaps = 0, []
     for window in [
-        *sorted(windows, key=lambda window_or_slice: window_or_slice.first),
+        *sorted(windows, key=lambda window: window.first),
         Window(axis, period, period, 0),
     ]:
         if window.first > at:
@@ -783,8 +783,8 @@ def _left(source: str, shape: tuple[int, ...], windows: list[Window]) -> Iterato
         else:
             step = Formula.of(period)
             taken = [AxisSlice(Formula.of(line), None, step) for line in range(first, last)]
-        for window_or_slice in taken:
-            yield Reference(NameTemplate((source,), ()), (*[whole] * axis, window_or_slice))
+        for part in taken:
+            yield Reference(NameTemplate((source,), ()), (*[whole] * axis, part))
 
 
 def _glob(name: str) -> str:

@@ -194,7 +194,7 @@ _NO_DIGITS = dict.fromkeys(map(ord, _DIGITS))
 def _solved(fields: list[tuple[Formula, int]], values: dict[str, int]) -> dict[str, int] | None:
     """The numbers of names, from the values of formulas; ``None`` if there are none."""
     # Those with one name first: the others may need it.
-    for field, number in sorted(fields, key=lambda field_or_step: len(field_or_step[0].names)):
+    for field, number in sorted(fields, key=lambda pair: len(pair[0].names)):
         alone = field.name
         if alone is not None:
             if values.setdefault(alone, number) != number:
@@ -213,7 +213,7 @@ def _solved(fields: list[tuple[Formula, int]], values: dict[str, int]) -> dict[s
             rest -= steps[name] * values[name]
         unknown = {name: step for name, step in steps.items() if name not in values}
         # As digits: each number is smaller than the next step has room for.
-        for name, step in sorted(unknown.items(), key=lambda field_or_step: -field_or_step[1]):
+        for name, step in sorted(unknown.items(), key=lambda pair: -pair[1]):
             if step <= 0 or rest < 0:
                 return None
             values[name], rest = divmod(rest, step)

@@ -77,7 +77,7 @@ def uploaded(
         target.refuse_existing()
     with tempfile.TemporaryDirectory(prefix="tensorferry-") as folder:
         place = Path(folder) / address.name
-        report = write(place)
+        report: Any = write(place)
         names = {str(place / name): name for name in _names_in(place)}
         told = {str(place): address.shown}
         told |= {path: f"{address.shown}/{name}" for path, name in names.items()}
@@ -91,9 +91,8 @@ def uploaded(
             target.put_folder(place, sorted(names.values(), key=_index_last))
         elif not dry_run:
             target.put(place, address, overwrite=overwrite)
-    found: Any = report
-    written = tuple(told.get(path, path) for path in found.written)
-    result: _Report = replace(found, target=address.shown, written=written)
+    written = tuple(told.get(path, path) for path in report.written)
+    result: _Report = replace(report, target=address.shown, written=written)
     return result
 
 

@@ -80,7 +80,10 @@ _READERS: dict[str, tuple[str, str]] = {
 def formats() -> dict[str, Format]:
     """All formats by name: this package's, and those of outside packages, which are looked up."""
     outside.open_all()
-    return {each.name: each for each in sorted([*own_formats(), *_brought.values()], key=_rank_of)}
+    return {
+        format_.name: format_
+        for format_ in sorted([*own_formats(), *_brought.values()], key=_rank_of)
+    }
 
 
 def each_format() -> Iterator[Format]:
@@ -97,8 +100,8 @@ def own_formats() -> tuple[Format, ...]:
 
 @cache
 def _format_in(module: str) -> Format:
-    found: Format = importlib.import_module(module).FORMAT
-    return found
+    format_: Format = importlib.import_module(module).FORMAT
+    return format_
 
 
 @cache
@@ -108,8 +111,10 @@ def _modules() -> dict[str, str]:
 
     folder = package.__name__
     tables = f"{folder.rpartition('.')[0]}.tables"
-    found = {each.name: f"{folder}.{each.name}" for each in pkgutil.iter_modules(package.__path__)}
-    return found | {name: f"{tables}.{name}" for name in package.TABLES}
+    modules = {
+        module.name: f"{folder}.{module.name}" for module in pkgutil.iter_modules(package.__path__)
+    }
+    return modules | {name: f"{tables}.{name}" for name in package.TABLES}
 
 
 def _others() -> Iterator[Format]:
@@ -120,22 +125,22 @@ def _others() -> Iterator[Format]:
 _brought: dict[str, Format] = {}
 
 
-def _make(name: str, found: Any) -> Format:
+def _make(name: str, brought: Any) -> Format:
     """The format of an entry point, which may be an instance or a class."""
-    if isinstance(found, type) and issubclass(found, Format):
-        made = found()
+    if isinstance(brought, type) and issubclass(brought, Format):
+        made = brought()
     else:
-        made = found
+        made = brought
     kind = type(made).__qualname__
     if not isinstance(made, Format):
         raise TypeError(
             f"a format is an instance of tensorferry.files.base.format.Format, not of {kind}"
         )
     declared: dict[str, Any] = {
-        each: getattr(made, each) for each in ("name", "suffixes", "dtypes", "rank")
+        field: getattr(made, field) for field in ("name", "suffixes", "dtypes", "rank")
     }
     if not isinstance(declared["suffixes"], tuple) or not all(
-        isinstance(each, str) for each in declared["suffixes"]
+        isinstance(suffix, str) for suffix in declared["suffixes"]
     ):
         raise TypeError(f"{kind}.suffixes must be a tuple of strings")
     if not isinstance(declared["dtypes"], frozenset) or not isinstance(declared["rank"], int):
@@ -155,7 +160,7 @@ outside: EntryPoints[Format] = EntryPoints(
     "tensorferry.formats",
     "format",
     known=lambda: _brought,
-    own=lambda: {each.name for each in own_formats()},
+    own=lambda: {format_.name for format_ in own_formats()},
     make=_make,
     keep=lambda made: _brought.setdefault(made.name, made),
     lock=threading.RLock(),
@@ -194,15 +199,17 @@ def format_named(name: str) -> Format:
         ValueError: No format has this name.
         FrameworkNotInstalledError: It is a broken one of an outside package.
     """
-    found = next((each for each in own_formats() if each.name == name), None) or outside.open(name)
-    if found is None:
-        names = [*(each.name for each in own_formats()), *outside.names()]
+    format_ = next(
+        (known_format for known_format in own_formats() if known_format.name == name), None
+    ) or outside.open(name)
+    if format_ is None:
+        names = [*(known_format.name for known_format in own_formats()), *outside.names()]
         meant = nearest(str(name), names)
         raise ValueError(
             f"to must be the name of a format, one of {', '.join(names)}, not {shown(name)}"
             + (f". Did you mean {meant!r}?" if meant else "")
         )
-    return found
+    return format_
 
 
 def format_of(path: Path) -> Format:
@@ -231,9 +238,11 @@ def format_of(path: Path) -> Format:
         if not head:
             raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file again")
     # Outside packages are looked up only if needed, because that takes long.
-    found = recognised(path, head, _namesake(path)) or recognised(path, head, each_format())
-    if found is not None:
-        return found
+    recognised_format = recognised(path, head, _namesake(path)) or recognised(
+        path, head, each_format()
+    )
+    if recognised_format is not None:
+        return recognised_format
     if mode is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     broken = outside.failure({suffix[1:].lower() for suffix in path.suffixes})
@@ -246,7 +255,9 @@ def format_of(path: Path) -> Format:
     inside = wrapped(path, head)
     if inside is not None:
         raise inside
-    named = next((each for each in own_formats() if each.is_named(path, head)), None)
+    named = next(
+        (known_format for known_format in own_formats() if known_format.is_named(path, head)), None
+    )
     if named is not None:
         return named
     refused = f"{path} is of no format that tensorferry knows"
@@ -280,10 +291,10 @@ def _mode(path: Path) -> int | None:
 
 def recognised(path: Path, head: bytes, among: Iterable[Format]) -> Format | None:
     """The first format that recognises a file or a folder."""
-    for each in among:
-        with outside.guard(each.name):
-            if each.recognises(path, head):
-                return each
+    for format_ in among:
+        with outside.guard(format_.name):
+            if format_.recognises(path, head):
+                return format_
     return None
 
 
@@ -296,9 +307,9 @@ def format_for(path: Path) -> Format:
     name = path.name.lower()
     for among in (own_formats, _others):
         fitting = [
-            (each.writes, len(suffix), each)
-            for each in among()
-            for suffix in each.suffixes
+            (format_.writes, len(suffix), format_)
+            for format_ in among()
+            for suffix in format_.suffixes
             if name.endswith(suffix)
         ]
         if fitting:
@@ -347,16 +358,16 @@ def open_path(
         path = place_of(path, "open(path)")
     index = index_of(path)
     if index is not None:
-        found = _format_of_index(index)
-        return _together(index, found, allow, lacking, partly=partly, names=names)
+        format_ = _format_of_index(index)
+        return _together(index, format_, allow, lacking, partly=partly, names=names)
     if is_on_server(path):
         return _read_remotely(path, allow, partly=partly)
     if path.is_dir():
         path = lone(path)
-    found = format_of(path)
-    found.ensure_loaded()
-    contents = (found.read_partly if partly else found.read)(path, allow=allow)
-    contents.own = found.owned(contents.metadata)
+    format_ = format_of(path)
+    format_.ensure_loaded()
+    contents = (format_.read_partly if partly else format_.read)(path, allow=allow)
+    contents.own = format_.owned(contents.metadata)
     return contents
 
 
@@ -379,12 +390,12 @@ def place_of(path: object, call: str, options: Mapping[str, Any] | None = None) 
         from .servers import place_at  # here, because most files are on this machine
 
         return place_at(path, options)
-    found = path_of(path, call)
+    local = path_of(path, call)
     if options:
         from ..base.urls import refuse_options  # here, because only an error needs it
 
-        refuse_options(found)
-    return found
+        refuse_options(local)
+    return local
 
 
 def url_of_target(path: object, options: Mapping[str, Any] | None = None) -> str | None:
@@ -435,13 +446,13 @@ def _read_remotely(file: Any, allow: frozenset[str], *, partly: bool) -> Content
 
     head = head_of(file, _HEAD)
     among = [format_named(name) for name in _REMOTE]
-    found: Any = recognised(file, head, among)
-    if found is None:
-        titles = ", ".join(each.title for each in among)
+    format_: Any = recognised(file, head, among)
+    if format_ is None:
+        titles = ", ".join(known_format.title for known_format in among)
         raise file.refuse(f"is of no format that is read from servers in parts, as {titles} are")
-    prepare(file, found.name)
-    contents = (found.read_partly if partly else found.read)(file, allow=allow)
-    contents.own = found.owned(contents.metadata)
+    prepare(file, format_.name)
+    contents = (format_.read_partly if partly else format_.read)(file, allow=allow)
+    contents.own = format_.owned(contents.metadata)
     return remotely(file, contents)
 
 
@@ -459,24 +470,24 @@ def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
     index = index_of(path)
     if index is None:
         place = lone(path) if path.is_dir() else path
-        found = format_of(place)
-        return found.name, _asks(found, place)
+        format_ = format_of(place)
+        return format_.name, _asks(format_, place)
     from .shard_files import ShardIndex  # here, because most models are one file
 
-    found = _format_of_index(index)
+    format_ = _format_of_index(index)
     asks: dict[str, None] = {}
     try:
         for name in ShardIndex.read(index).files():
             shard = _shard_path(index, name)
-            asks |= dict.fromkeys(_asks(found, shard) if shard is not None else ())
+            asks |= dict.fromkeys(_asks(format_, shard) if shard is not None else ())
     except ConversionError:
         pass  # names that lead out of the folder are not followed
-    return found.name, tuple(asks)
+    return format_.name, tuple(asks)
 
 
-def _asks(found: Format, path: Path) -> tuple[str, ...]:
+def _asks(format_: Format, path: Path) -> tuple[str, ...]:
     try:
-        return found.asks_for(path)
+        return format_.asks_for(path)
     except ConversionError:
         return ()
 
@@ -491,36 +502,38 @@ def index_of(path: Path) -> Path | None:
         if _format_named_in(path) is not None and path.is_file():
             return path
         return None
-    names = {each.name for each in path.iterdir()}
-    found = _index_among(path, names, own_formats())
-    if found is None and _lone_among(path, own_formats()) is None:
-        found = _index_among(path, names, each_format())
-    return found
+    names = {entry.name for entry in path.iterdir()}
+    index = _index_among(path, names, own_formats())
+    if index is None and _lone_among(path, own_formats()) is None:
+        index = _index_among(path, names, each_format())
+    return index
 
 
 def _index_among(folder: Path, names: Collection[str], among: Iterable[Format]) -> Path | None:
     from .shard_files import index_name
 
-    for each in among:
-        if not each.index_suffix:
+    for format_ in among:
+        if not format_.index_suffix:
             continue
-        if index_name(each) in names:
-            return folder / index_name(each)
-        found = sorted(name for name in names if _is_index(name, each))
-        if len(found) > 1:
+        if index_name(format_) in names:
+            return folder / index_name(format_)
+        indexes = sorted(name for name in names if _is_index(name, format_))
+        if len(indexes) > 1:
             from ..base.urls import path_hint  # here, because only an error needs it
 
             raise FileFormatError(
-                f"{folder} has several indexes: {named(found)}.", path_hint(folder / found[0])
+                f"{folder} has several indexes: {named(indexes)}.", path_hint(folder / indexes[0])
             )
-        if found:
-            return folder / found[0]
+        if indexes:
+            return folder / indexes[0]
     return None
 
 
 def _is_index(name: str, format: Format) -> bool:  # noqa: A002 - the term
     suffix = format.index_suffix
-    return bool(suffix) and any(name.lower().endswith(each + suffix) for each in format.suffixes)
+    return bool(suffix) and any(
+        name.lower().endswith(suffix_of_file + suffix) for suffix_of_file in format.suffixes
+    )
 
 
 def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
@@ -532,7 +545,7 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
     """
     from .shard_files import ShardIndex
 
-    found = _format_of_index(index)
+    format_ = _format_of_index(index)
     try:
         plan = ShardIndex.read(index)
     except FileFormatError as error:
@@ -546,8 +559,8 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
                 str(index), None, None, f"the shard {name} is missing, with {named(plan.of(name))}"
             )
             continue
-        held = found.tried(shard, allow)
-        findings = list(found.check(shard, allow=allow, found=held))
+        held = format_.tried(shard, allow)
+        findings = list(format_.check(shard, allow=allow, found=held))
         yield from findings
         if not isinstance(held, ConversionError):
             shards[name] = held
@@ -557,25 +570,25 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
         yield FileFinding(str(index), None, tensor, message)
     if set(shards) == set(plan.files()):
         try:
-            _merged(index, found, plan, shards)
+            _merged(index, format_, plan, shards)
         except FileFormatError as error:
             if not any(plan.differences(shards)):
                 yield FileFinding(str(index), None, None, error.message)
 
 
 def _format_of_index(index: Path) -> Format:
-    found = _format_named_in(index)
-    if found is None:
+    format_ = _format_named_in(index)
+    if format_ is None:
         raise FileFormatError(
             f"The name {index.name} does not say of which format's shards it is the index."
         )
-    return found
+    return format_
 
 
 def _format_named_in(path: Path) -> Format | None:
     """The format whose index has such a name; ``None`` if it is not the name of an index."""
     among = each_format() if path.name.lower().endswith(".json") else ()
-    return next((each for each in among if _is_index(path.name, each)), None)
+    return next((format_ for format_ in among if _is_index(path.name, format_)), None)
 
 
 def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
@@ -588,7 +601,12 @@ def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
         kind = "an index of shards"
     else:
         other = next(
-            (each for each in own_formats() if each is not format and each.claims(path.name)), None
+            (
+                claimant
+                for claimant in own_formats()
+                if claimant is not format and claimant.claims(path.name)
+            ),
+            None,
         )
         other = other or _said_by_suffix(path, format)
         if other is None:
@@ -613,9 +631,9 @@ def _said_by_suffix(path: Path, format: Format) -> Format | None:  # noqa: A002 
     if name.endswith((*format.suffixes, *format.other_suffixes)):
         return None
     named_so = [
-        (len(suffix), each)
-        for each in own_formats()
-        for suffix in each.suffixes
+        (len(suffix), other)
+        for other in own_formats()
+        for suffix in other.suffixes
         if name.endswith(suffix)
     ]
     if named_so:
@@ -629,13 +647,13 @@ def lone(folder: Path) -> Path:
     Raises:
         FileFormatError: There is no such file, and the folder is not of a known format.
     """
-    found = _lone_among(folder, own_formats()) or _lone_among(folder, each_format())
-    if found is not None:
-        return found
+    file = _lone_among(folder, own_formats()) or _lone_among(folder, each_format())
+    if file is not None:
+        return file
     known = [
-        f"*{each.suffixes[0]}{each.index_suffix}"
-        for each in formats().values()
-        if each.index_suffix
+        f"*{format_.suffixes[0]}{format_.index_suffix}"
+        for format_ in formats().values()
+        if format_.index_suffix
     ]
     raise FileFormatError(
         f"{folder} is a folder without an index of shards ({', '.join(known)}), and of no format "
@@ -647,11 +665,15 @@ def lone(folder: Path) -> Path:
 def _lone_among(folder: Path, among: Iterable[Format]) -> Path | None:
     among = list(among)
     # A trainer may save the file of the model beside the files of its processes.
-    usual = (folder / f"{each.shard_stem}{each.suffixes[0]}" for each in among if each.index_suffix)
-    found = next((path for path in usual if path.is_file()), None)
-    if found is None and recognised(folder, b"", among) is not None:
+    usual = (
+        folder / f"{format_.shard_stem}{format_.suffixes[0]}"
+        for format_ in among
+        if format_.index_suffix
+    )
+    file = next((path for path in usual if path.is_file()), None)
+    if file is None and recognised(folder, b"", among) is not None:
         return folder
-    return found
+    return file
 
 
 def _shard_path(index: Path, name: str) -> Path | None:
@@ -672,7 +694,7 @@ def _shard_path(index: Path, name: str) -> Path | None:
 
 def _together(
     index: Path,
-    found: Format,
+    format_: Format,
     allow: frozenset[str],
     lacking: list[FileFormatError] | None = None,
     *,
@@ -702,7 +724,7 @@ def _together(
         if lacking is None:
             raise error
         lacking.append(error)
-    found.ensure_loaded()
+    format_.ensure_loaded()
     if is_on_server(index):
         from .servers import begin_all
 
@@ -711,7 +733,7 @@ def _together(
             name: _read_remotely(place, allow, partly=partly) for name, place in places.items()
         }
     else:
-        read = found.read_partly if partly else found.read
+        read = format_.read_partly if partly else format_.read
         shards = {
             name: read(place, allow=allow) for name, place in places.items() if place is not None
         }
@@ -724,12 +746,12 @@ def _together(
             more = ""
         raise FileFormatError(f"{index} and its shards contradict each other: {first}{more}.")
     if not missing:
-        return _merged(index, found, plan, shards)
+        return _merged(index, format_, plan, shards)
     from ..base.tree_strings import TIES, TREE  # here and below, because most models are one file
 
     # The tree and the ties are for all shards, so they are left out if some are missing.
     plan.metadata = {key: text for key, text in plan.metadata.items() if key not in (TIES, TREE)}
-    there = _merged(index, found, plan, shards)
+    there = _merged(index, format_, plan, shards)
     there.others |= {
         tensor: f"its shard {name} is missing" for name, of in missing.items() for tensor in of
     }
@@ -737,10 +759,10 @@ def _together(
 
 
 def _merged(
-    index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, Contents]
+    index: Path, format_: Format, plan: ShardIndex, shards: Mapping[str, Contents]
 ) -> Contents:
     paths = tuple(path for shard in shards.values() for path in shard.paths)
-    whole = Contents(found.name, (*paths, str(index)), metadata=dict(plan.metadata))
+    whole = Contents(format_.name, (*paths, str(index)), metadata=dict(plan.metadata))
     tied: dict[str, Stored] = {}
     for name, shard in shards.items():
         tied |= {
@@ -769,5 +791,5 @@ def _merged(
         from .shard_files import merged_tree  # here, because most models are one file
 
         unpacked.tree = merged_tree(list(shards.values()))
-    unpacked.own = found.owned(unpacked.metadata)
+    unpacked.own = format_.owned(unpacked.metadata)
     return unpacked

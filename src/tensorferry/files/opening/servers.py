@@ -131,7 +131,7 @@ def prepare(file: RemoteFile, format: str) -> None:  # noqa: A002 - the term
             stop = min(member.header + len(member.name.encode()) + _USUAL_HEADER, file.size)
             span = stop - member.header
             elements.append(Elements(member.header, (span,), (1,), 1, member.place, (0,)))
-        file.hold([(each.start, each.stop) for each in requests_for(elements)])
+        file.hold([(request.start, request.stop) for request in requests_for(elements)])
 
 
 def remotely(file: RemoteFile, contents: Contents) -> Contents:
@@ -172,8 +172,8 @@ def needed(
     shards = set()
     for pattern in names:
         fits = fits_glob(pattern)
-        found = {shard for name, shard in where.items() if fits(name)}
-        if not found:
+        shards_there = {shard for name, shard in where.items() if fits(name)}
+        if not shards_there:
             return dict(where)
-        shards |= found
+        shards |= shards_there
     return {name: shard for name, shard in where.items() if shard in shards}

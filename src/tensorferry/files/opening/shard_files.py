@@ -101,19 +101,19 @@ class ShardIndex:
             raise FileFormatError(
                 f"{path} has more than {_LARGEST_INDEX} bytes, which no index needs."
             )
-        found = cls()
+        index = cls()
         try:
-            found._parse(path.read_bytes())
+            index._parse(path.read_bytes())
         except Cut as cut:
             raise FileFormatError(f"{path} is not the index of a folder of shards: {cut}.") from cut
         if is_on_server(path):
-            return found  # it refuses such names itself
-        for name in found.files():
+            return index  # it refuses such names itself
+        for name in index.files():
             if not is_entry(name):
                 raise UnsafeFileError(
                     f"{path} names the shard {name[:200]!r}, which leads out of its folder."
                 )
-        return found
+        return index
 
     def _parse(self, text: bytes) -> None:
         position = expect(text, 0, b"{")
@@ -123,11 +123,11 @@ class ShardIndex:
             position = expect(text, position, b":")
             if key == "weight_map":
                 seen = True
-                found, position = strings(text, position)
-                self._fill(self.weight_map, found)
+                entries, position = strings(text, position)
+                self._fill(self.weight_map, entries)
             elif key == "metadata":
-                found, position = pairs(text, position, _text_of)
-                self._fill(self.metadata, [pair for pair in found if pair[0] not in _DERIVED])
+                entries, position = pairs(text, position, _text_of)
+                self._fill(self.metadata, [pair for pair in entries if pair[0] not in _DERIVED])
             else:
                 other, position = value(text, position)
                 self._fill(self.metadata, [(key, _as_text(other))])
@@ -223,19 +223,19 @@ def untied(contents: Contents, format: Format, ties: str) -> Contents:  # noqa: 
 
 def repeated(contents: Contents) -> dict[str, str]:
     """For each name whose values are written again, the first name of the tensor."""
-    found = {
+    keys = {
         name: stored.inner.key
         for name, stored in contents.tensors.items()
         if isinstance(stored, Repeated)
     }
-    again = set(found.values())
+    again = set(keys.values())
     first: dict[Hashable, str] = {}
-    if not found:
+    if not keys:
         return {}
     for name, stored in contents.tensors.items():
-        if name not in found and stored.key in again:
+        if name not in keys and stored.key in again:
             first.setdefault(stored.key, name)
-    return {name: first[key] for name, key in found.items()}
+    return {name: first[key] for name, key in keys.items()}
 
 
 def pieces(contents: Contents, shards: int | None, format: Format | None = None) -> list[Contents]:  # noqa: A002 - the term
@@ -275,11 +275,11 @@ def pieces(contents: Contents, shards: int | None, format: Format | None = None)
 
 def _by_file(tensors: Mapping[str, Stored]) -> dict[str, Hashable]:
     """The source file of each tensor; of one that is made of several, that of the first."""
-    found: dict[str, Hashable] = {}
+    by_name: dict[str, Hashable] = {}
     for name, stored in tensors.items():
         origins = stored.origins()
-        found[name] = getattr(origins[0][0], "path", None) if origins else None
-    return found
+        by_name[name] = getattr(origins[0][0], "path", None) if origins else None
+    return by_name
 
 
 def _by_size(tensors: Mapping[str, Stored], nbytes: int) -> dict[str, Hashable]:
@@ -304,13 +304,13 @@ def sizes(piece: Contents) -> tuple[int, int]:
     several tensors are made of it, counts once.
     """
     ties = piece.ties
-    stored = [each for name, each in piece.tensors.items() if name not in ties]
+    stored = [tensor for name, tensor in piece.tensors.items() if name not in ties]
     needed: dict[Hashable, int] = {}
-    for each in stored:
-        if not isinstance(each, Repeated):
-            for origin, count in each.origins():
+    for tensor in stored:
+        if not isinstance(tensor, Repeated):
+            for origin, count in tensor.origins():
                 needed[origin.key] = min(needed.get(origin.key, 0) + count, origin.nbytes)
-    return sum(needed.values()), sum(each.nbytes for each in stored)
+    return sum(needed.values()), sum(tensor.nbytes for tensor in stored)
 
 
 def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:

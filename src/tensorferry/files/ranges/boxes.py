@@ -207,14 +207,14 @@ def _in_chunks(box: Box, chunk: Sequence[int], most: int, axis: int) -> Iterator
 
 def chunk_counts(box: Box, chunk: Sequence[int]) -> tuple[int, ...]:
     """In how many chunks a box is, along each axis."""
-    found = []
+    counts = []
     for start, count, step, length in zip(box.starts, box.counts, box.steps, chunk, strict=True):
         if step >= length:
-            found.append(count)
+            counts.append(count)
         else:
             last = start + max(count - 1, 0) * step
-            found.append(last // length - start // length + 1 if count else 0)
-    return tuple(found)
+            counts.append(last // length - start // length + 1 if count else 0)
+    return tuple(counts)
 
 
 def chunks_of(box: Box, chunk: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -232,15 +232,15 @@ def chunks_of(box: Box, chunk: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 def chunk_elements(box: Box, chunk: Sequence[int], shape: Sequence[int]) -> int:
     """How many elements of a tensor the chunks have in which a box is."""
-    found = 1
+    elements = 1
     for start, count, step, number, length, whole in zip(
         *box[:3], chunk_counts(box, chunk), chunk, shape, strict=True
     ):
         last = start + max(count - 1, 0) * step
         # The last chunk of an axis may be cut off.
         beyond = (last // length + 1) * length - whole
-        found *= number * length - max(beyond, 0) if number else 0
-    return found
+        elements *= number * length - max(beyond, 0) if number else 0
+    return elements
 
 
 def index_text(box: Box, shape: Sequence[int]) -> str:

@@ -139,28 +139,28 @@ class CutTensor(Stored):
 
     def pieces(self) -> list[tuple[tuple[int, ...], Stored]] | None:
         """Each piece that has a part of it; see `Stored.pieces`."""
-        found = self._pieces()
-        if found is None:
+        cut_pieces = self._pieces()
+        if cut_pieces is None:
             return None
-        return [(self.box.kept(starts), cut(piece, part)) for starts, piece, part in found]
+        return [(self.box.kept(starts), cut(piece, part)) for starts, piece, part in cut_pieces]
 
     def _pieces(self) -> list[tuple[tuple[int, ...], Stored, Box]] | None:
         whole = self.inner.pieces_in(self.box)
         if whole is None:
             return None
-        found = []
+        pieces = []
         for starts, piece in whole:
             meeting = _meeting(self.box, starts, piece.shape)
             if meeting is not None:
-                found.append((meeting[0], piece, meeting[1]))
-        return found
+                pieces.append((meeting[0], piece, meeting[1]))
+        return pieces
 
     def held_bytes(self) -> int:
         """See `Stored.held_bytes`: a piece, what a library gives at a time, or a block."""
         pieces = self.pieces()
         if pieces is not None:
-            decoded = [each for _, each in pieces if each.place() is None]
-            return max((each.nbytes + each.held_bytes() for each in decoded), default=0)
+            decoded = [piece for _, piece in pieces if piece.place() is None]
+            return max((piece.nbytes + piece.held_bytes() for piece in decoded), default=0)
         reader = self.inner.box_reader()
         if reader is None:
             return min(self.decoded_bytes(), BLOCK_BYTES)

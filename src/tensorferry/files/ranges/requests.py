@@ -125,59 +125,59 @@ def requests_for(
         most: If parts of tensors are in more runs than this, larger gaps are read too, until they
             are no more.
     """
-    wanted = [each for each in wanted if each.nbytes]
-    end = max((each.stop for each in wanted), default=0)
+    wanted = [elements for elements in wanted if elements.nbytes]
+    end = max((elements.stop for elements in wanted), default=0)
     # A tensor in one run is one request at most; parts of tensors may be in a million runs.
-    split = [each for each in wanted if _regions(each, gap) > 1]
-    while gap < end and sum(_regions(each, gap) for each in split) > most:
+    split = [elements for elements in wanted if _regions(elements, gap) > 1]
+    while gap < end and sum(_regions(elements, gap) for elements in split) > most:
         gap *= 2
-    parts = [part for each in wanted for part in _cut(each, gap, size)]
+    parts = [part for elements in wanted for part in _cut(elements, gap, size)]
     return list(_together(parts, gap, size))
 
 
-def _axes(each: Elements) -> list[tuple[int, int]]:
+def _axes(elements: Elements) -> list[tuple[int, int]]:
     """The strides and numbers of the axes along which there are several elements, from the largest."""
     return sorted(
         (
             (step, axis)
-            for axis, (n, step) in enumerate(zip(each.shape, each.strides, strict=True))
+            for axis, (n, step) in enumerate(zip(elements.shape, elements.strides, strict=True))
             if n > 1
         ),
         key=lambda pair: (-pair[0], pair[1]),
     )
 
 
-def _regions(each: Elements, gap: int) -> int:
+def _regions(elements: Elements, gap: int) -> int:
     """How many regions without a larger gap elements are in."""
-    span, count = each.itemsize, 1
-    for step, axis in reversed(_axes(each)):
-        n = each.shape[axis]
+    span, count = elements.itemsize, 1
+    for step, axis in reversed(_axes(elements)):
+        n = elements.shape[axis]
         if step - span > gap:
             count *= n
         span += (n - 1) * step
     return count
 
 
-def _cut(each: Elements, gap: int, size: int) -> Iterator[Elements]:
+def _cut(elements: Elements, gap: int, size: int) -> Iterator[Elements]:
     """Yield the same elements in parts that span at most `size`, without a larger gap."""
-    axes = _axes(each)
-    span = each.stop - each.offset
-    if not axes or (span <= size and _regions(each, gap) == 1):
-        yield each
+    axes = _axes(elements)
+    span = elements.stop - elements.offset
+    if not axes or (span <= size and _regions(elements, gap) == 1):
+        yield elements
         return
     step, axis = axes[0]
-    n = each.shape[axis]
+    n = elements.shape[axis]
     inner = span - (n - 1) * step
     rows = 1
     if step - inner <= gap and inner <= size:
         rows = (size - inner) // max(step, 1) + 1
     for first in range(0, n, rows):
-        yield from _cut(each.part(axis, first, min(rows, n - first)), gap, size)
+        yield from _cut(elements.part(axis, first, min(rows, n - first)), gap, size)
 
 
 def _together(parts: list[Elements], gap: int, size: int) -> Iterator[Request]:
     """Yield requests for parts, neighbours together."""
-    parts.sort(key=lambda each: (each.offset, each.number, each.starts))
+    parts.sort(key=lambda placed: (placed.offset, placed.number, placed.starts))
     held: list[Elements] = []
     start = stop = 0
     for part in parts:

@@ -70,17 +70,17 @@ def runs_of(stored: Stored) -> list[ByteRuns] | None:
     """The bytes that a tensor in a file takes; ``None`` if it must be decoded."""
     elements = stored.elements()
     if elements is not None:
-        return [_family(*each) for each in elements if prod(each.shape)]
+        return [_family(*family) for family in elements if prod(family.shape)]
     pieces = stored.pieces()
     if pieces is None:
         return None
-    found: list[ByteRuns] = []
+    all_runs: list[ByteRuns] = []
     for _, piece in pieces:
         runs = runs_of(piece)
         if runs is None:
             return None
-        found += runs
-    return found
+        all_runs += runs
+    return all_runs
 
 
 def _family(place: FilePlace, shape: Sequence[int], itemsize: int) -> ByteRuns:

@@ -100,8 +100,8 @@ def headers_of(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     Raises:
         FileFormatError: They have something else, or headers that cannot be sent.
     """
-    found = options.get("headers", {})
-    pairs = tuple(found.items()) if isinstance(found, Mapping) else None
+    headers = options.get("headers", {})
+    pairs = tuple(headers.items()) if isinstance(headers, Mapping) else None
     # Here, because http.client's own error would have the value.
     if set(options) != {"headers"} or pairs is None or not all(map(_is_header, pairs)):
         raise FileFormatError(
@@ -179,19 +179,19 @@ def redirected(address: Address, url: str, location: str) -> str:
         UnsafeFileError: That is no server of http or https, or not encrypted where this one is.
     """
     try:
-        found = address_of(urljoin(url, location))
+        target = address_of(urljoin(url, location))
     except (ValueError, FileFormatError):
-        found = None
-    if found is None:
+        target = None
+    if target is None:
         raise UnsafeFileError(
             f"{address.shown} sends the request on to what is no URL of http or https."
         )
-    if origin_of(url)[0] == "https" and origin_of(found.url)[0] != "https":
+    if origin_of(url)[0] == "https" and origin_of(target.url)[0] != "https":
         raise UnsafeFileError(
             f"{address.shown} sends the request on from https to http, where anybody could change "
             "the file."
         )
-    return found.url
+    return target.url
 
 
 def validate_sibling(name: str, shown: str) -> None:

@@ -168,9 +168,9 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
         """
         if offset + nbytes > self.size:
             raise FileFormatError(f"{self} ends at byte {self.size}, in the middle of a tensor.")
-        found = self.held(offset, nbytes)
-        if found is not None:
-            return found
+        held = self.held(offset, nbytes)
+        if held is not None:
+            return held
         self.hold([(offset, offset + max(nbytes, ahead))])
         return self.held(offset, nbytes) or b""
 
@@ -187,14 +187,14 @@ class RemoteFile(str):  # noqa: SLOT000 - it holds what was read
         Args:
             spans: The first byte and the end of each run.
         """
-        found: list[tuple[int, bytearray]] = []
+        missing: list[tuple[int, bytearray]] = []
         for first, last in spans:
             start, stop = self._beyond(first, min(last, self.size))
             if stop > start:
-                found.append((start, bytearray(stop - start)))
-        self.asked += [(start, start + len(data)) for start, data in found]
-        run_all([partial(self.place.fetch, start, [memoryview(data)]) for start, data in found])
-        for start, data in found:
+                missing.append((start, bytearray(stop - start)))
+        self.asked += [(start, start + len(data)) for start, data in missing]
+        run_all([partial(self.place.fetch, start, [memoryview(data)]) for start, data in missing])
+        for start, data in missing:
             self._keep(start, bytes(data))
 
     def _beyond(self, start: int, stop: int) -> tuple[int, int]:

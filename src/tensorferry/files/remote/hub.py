@@ -91,15 +91,15 @@ def hub_file(url: str) -> Path | RemoteFile:
     wanted = _wanted(url)
     told = wanted.shown(wanted.revision, wanted.path)
     if wanted.is_commit or is_offline():
-        found = _cached(wanted, _known_commit(wanted))
-        if found is not None:
-            return found
+        cached = _cached(wanted, _known_commit(wanted))
+        if cached is not None:
+            return cached
     if is_offline():
         refuse_offline(told, wanted.repository, wanted.option)
     commit, names = _resolved(wanted, told)
-    found = None if wanted.is_commit else _cached(wanted, commit)
-    if found is not None:
-        return found
+    cached = None if wanted.is_commit else _cached(wanted, commit)
+    if cached is not None:
+        return cached
     name = _chosen(wanted, names, told)
     kind = "" if wanted.kind == "models" else f"{wanted.kind}/"
     place = f"{endpoint()}/{kind}{wanted.repository}/resolve/{commit}/{quote(name)}"
@@ -107,8 +107,8 @@ def hub_file(url: str) -> Path | RemoteFile:
 
 
 def _wanted(url: str) -> _Wanted:
-    found = _WANTED.fullmatch(url.partition("://")[2].rstrip("/"))
-    if found is None or (not found[1] and found[2].partition("/")[0] in _KINDS):
+    match = _WANTED.fullmatch(url.partition("://")[2].rstrip("/"))
+    if match is None or (not match[1] and match[2].partition("/")[0] in _KINDS):
         raise FileFormatError(
             f"{url[:200]!r} names no organisation and model of the Hugging Face Hub.",
             Hint(
@@ -118,7 +118,7 @@ def _wanted(url: str) -> _Wanted:
                 )
             ),
         )
-    kind, repository, revision, path = found.groups()
+    kind, repository, revision, path = match.groups()
     wanted = _Wanted(kind or "models", repository, unquote(revision or "main"), path or "")
     words = [*repository.split("/"), *wanted.revision.split("/")]
     if path:
@@ -141,7 +141,7 @@ def _resolved(wanted: _Wanted, told: str) -> tuple[str, frozenset[str]]:
     commit, names = "", frozenset[str]()
     try:
         info: Any = json.loads(answer)
-        commit, names = str(info["sha"]), frozenset(each["rfilename"] for each in info["siblings"])
+        commit, names = str(info["sha"]), frozenset(file["rfilename"] for file in info["siblings"])
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
     is_known = _COMMIT.fullmatch(commit) and all(isinstance(name, str) for name in names)
@@ -200,10 +200,10 @@ def _known_commit(wanted: _Wanted) -> str | None:
     if wanted.is_commit:
         return wanted.revision
     try:
-        found = (_folder(wanted) / "refs" / wanted.revision).read_text("ascii").strip()
+        commit = (_folder(wanted) / "refs" / wanted.revision).read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
-    return found if _COMMIT.fullmatch(found) else None
+    return commit if _COMMIT.fullmatch(commit) else None
 
 
 def _cached(wanted: _Wanted, commit: str | None) -> Path | None:
@@ -214,10 +214,10 @@ def _cached(wanted: _Wanted, commit: str | None) -> Path | None:
     asked = snapshot / wanted.path
     candidates = [asked] if wanted.path else []
     candidates += [asked / usual for usual in USUAL_FILES]
-    found = next((path for path in candidates if path.is_file()), None)
-    if found is None or (found.name.endswith(_INDEX) and not _has_shards(found)):
+    file = next((path for path in candidates if path.is_file()), None)
+    if file is None or (file.name.endswith(_INDEX) and not _has_shards(file)):
         return None
-    return found
+    return file
 
 
 def _has_shards(index: Path) -> bool:

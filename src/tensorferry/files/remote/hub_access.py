@@ -32,14 +32,14 @@ def endpoint() -> str:
 
 def _server() -> Address:
     named = os.environ.get("HF_ENDPOINT", "").rstrip("/") or _HUB
-    found = address_of(named)
-    if found is None:
+    address = address_of(named)
+    if address is None:
         from ...errors import FileFormatError  # here, because only an error needs it
 
         raise FileFormatError(
             "HF_ENDPOINT is no URL of http or https.", f'os.environ["HF_ENDPOINT"] = "{_HUB}"'
         )
-    return found
+    return address
 
 
 def is_offline() -> bool:
@@ -78,20 +78,20 @@ def _token() -> str:
     if _is_set("HF_HUB_DISABLE_IMPLICIT_TOKEN"):
         return ""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
-        found = os.environ.get(name, "").strip()
-        if found:
+        token = os.environ.get(name, "").strip()
+        if token:
             break
     else:
         own = os.environ.get("HF_TOKEN_PATH")
         place = Path(os.path.expandvars(own)).expanduser() if own else _home() / "token"
-        found = ""
+        token = ""
         with suppress(OSError, UnicodeDecodeError):
-            found = place.read_text("utf-8").strip()
-    if not (found.isascii() and found.isprintable()) or " " in found:
+            token = place.read_text("utf-8").strip()
+    if not (token.isascii() and token.isprintable()) or " " in token:
         # Here, because http.client's own error would have it.
         what = f"the token for the hub has characters that no token has. Hint: {_LOGIN}"
         raise PermissionError(errno.EACCES, what)
-    return found
+    return token
 
 
 def credentials(address: Address, url: str) -> dict[str, str]:

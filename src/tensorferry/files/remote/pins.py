@@ -93,15 +93,15 @@ class RemotePlace(ABC):
         """
         return type(self)(self.address.sibling(name))
 
-    def check(self, found: Pin) -> None:
+    def check(self, answered: Pin) -> None:
         """Compare an answer with the first one.
 
         Raises:
             FileFormatError: The file has changed.
         """
         if self.pin is None:
-            self.pin = found
-        elif not self.pin.is_same(found):
+            self.pin = answered
+        elif not self.pin.is_same(answered):
             self.refuse_changed()
 
     def refuse_changed(self) -> NoReturn:

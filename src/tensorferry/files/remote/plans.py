@@ -45,20 +45,20 @@ def remote_plan(
         wanted: For each tensor, its parts.
         most: How many bytes may be read before they are used.
     """
-    parts = [part for each in wanted for part in each]
+    parts = [part for own_parts in wanted for part in own_parts]
     requests: list[ByteRuns] = []
     of_part: dict[int, list[int]] = {}
     largest: list[int] = []
     before = 0
     for group in groups(parts, most):
         numbers = [before + at for at, stored in enumerate(group) if stored.is_remote]
-        for file, found in planned([parts[number] for number in numbers]):
-            for request in found:
+        for file, requests_of_file in planned([parts[number] for number in numbers]):
+            for request in requests_of_file:
                 if file.held(request.start, request.nbytes) is None:
                     requests.append(ByteRuns(file, request.start, request.nbytes))
                     largest.append(request.nbytes)
-                for each in {part.number for part in request.parts}:
-                    counted = of_part.setdefault(numbers[each], [0, 0])
+                for part_number in {part.number for part in request.parts}:
+                    counted = of_part.setdefault(numbers[part_number], [0, 0])
                     counted[1] += 1
                 for piece in request.parts:
                     of_part[numbers[piece.number]][0] += piece.stop - piece.offset
@@ -85,17 +85,17 @@ def remote_plan(
 
 def _inner(stored: Stored) -> list[RemoteTensor]:
     """The tensors on servers that another one is made of, each of which is read as a whole."""
-    found: dict[Any, RemoteTensor] = {}
+    by_key: dict[Any, RemoteTensor] = {}
     for origin, _ in stored.origins():
         source = getattr(origin, "source", origin)
         if isinstance(source, RemoteTensor):
-            found.setdefault(source.key, source)
-    return list(found.values())
+            by_key.setdefault(source.key, source)
+    return list(by_key.values())
 
 
 def _whole(stored: RemoteTensor) -> list[ByteRuns]:
     return [
-        ByteRuns(file, each.start, each.nbytes)
+        ByteRuns(file, request.start, request.nbytes)
         for file, requests in planned([stored])
-        for each in requests
+        for request in requests
     ]

@@ -36,7 +36,9 @@ class Fetched(NamedTuple):
     @property
     def runs(self) -> tuple[ByteRuns, ...]:
         """The requests as runs of bytes."""
-        return tuple(ByteRuns(self.file, each.start, each.nbytes) for each in self.requests)
+        return tuple(
+            ByteRuns(self.file, request.start, request.nbytes) for request in self.requests
+        )
 
 
 def planned(parts: Sequence[Stored]) -> list[Fetched]:
@@ -74,7 +76,7 @@ def hold_headers(parts: Sequence[Stored]) -> None:
             Elements(start, (stop - start,), (1,), 1, number, (0,))
             for number, (start, stop) in enumerate(wanted)
         ]
-        file.hold([(each.start, each.stop) for each in requests_for(elements)])
+        file.hold([(request.start, request.stop) for request in requests_for(elements)])
 
 
 def read_remote(

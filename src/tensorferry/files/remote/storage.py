@@ -273,8 +273,8 @@ def _by_generation(address: StorageAddress) -> _Version:
         return _compared(address)
 
     def read(start: int, stop: int) -> bytes:
-        found: bytes = system.cat_file(path, start=start, end=stop, generation=generation)
-        return found
+        data: bytes = system.cat_file(path, start=start, end=stop, generation=generation)
+        return data
 
     return _Version(_pin(info, address), read)
 
@@ -369,10 +369,10 @@ def _class_of(scheme: str) -> Any:
         FrameworkNotInstalledError: fsspec, or the package that has it, is not installed.
     """
     try:
-        found = importlib.import_module("fsspec.registry")
+        registered = importlib.import_module("fsspec.registry")
     except ImportError:
         _refuse_absent(scheme, _PACKAGES.get(scheme, "fsspec"))
-    if scheme not in found.known_implementations and scheme not in found.registry:
+    if scheme not in registered.known_implementations and scheme not in registered.registry:
         raise FileFormatError(
             f"{scheme}:// is no kind of URL that is read: http://, https://, hf:// and file:// are, "
             "and those for which fsspec has a file system, such as s3://, gs:// and memory://.",
@@ -385,7 +385,7 @@ def _class_of(scheme: str) -> Any:
         )
     failed: ImportError
     try:
-        return found.get_filesystem_class(scheme)
+        return registered.get_filesystem_class(scheme)
     except ImportError as error:
         failed = error
     missing = str(getattr(failed.__cause__, "name", None) or "fsspec[full]")
@@ -422,8 +422,8 @@ def stored_file(url: str, options: Mapping[str, Any]) -> RemoteFile:
     if not place.look().is_folder:
         return RemoteFile(place)
     system, path = file_system(address)
-    found = place.tried(partial(system.ls, path, detail=False))
-    names = sorted(str(each).rstrip("/").rpartition("/")[2] for each in found)
+    listed_paths = place.tried(partial(system.ls, path, detail=False))
+    names = sorted(str(entry).rstrip("/").rpartition("/")[2] for entry in listed_paths)
     for usual in (*USUAL_FILES, *(name for name in names if name.endswith(".index.json"))):
         if usual in names:
             return RemoteFile(StoragePlace(address.within(usual)))

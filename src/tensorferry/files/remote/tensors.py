@@ -107,15 +107,15 @@ class RemoteTensor(Stored):
             return
         file: RemoteFile = self.held.path  # type: ignore[assignment]
         end = record.offset + record.nbytes
-        found = zlib.crc32(file.read_at(record.offset, begin - record.offset, 0))
+        checksum = zlib.crc32(file.read_at(record.offset, begin - record.offset, 0))
         for piece in self._pieces(begin, begin + nbytes):
-            found = zlib.crc32(piece.data, found)
+            checksum = zlib.crc32(piece.data, checksum)
             yield piece
-        found = zlib.crc32(file.read_at(begin + nbytes, end - begin - nbytes, 0), found)
-        if found != record.crc:
+        checksum = zlib.crc32(file.read_at(begin + nbytes, end - begin - nbytes, 0), checksum)
+        if checksum != record.crc:
             raise FileFormatError(
                 f"{file} is corrupt: the {record.nbytes} bytes at {record.offset} have CRC-32 "
-                f"{found:08x}, the archive says {record.crc:08x}.",
+                f"{checksum:08x}, the archive says {record.crc:08x}.",
                 "get the file again",
             )
 
@@ -131,13 +131,13 @@ class RemoteTensor(Stored):
             held = file.held(first, last - first)
             if held is not None:
                 return np.frombuffer(held, np.uint8)
-            found = np.empty(last - first, np.uint8)
-            file.place.fetch(first, [found.data])
-            return found
+            piece = np.empty(last - first, np.uint8)
+            file.place.fetch(first, [piece.data])
+            return piece
 
-        for found in _ahead(read, range(start, stop, step)):
-            for at in range(0, found.size, block):
-                yield found[at : at + block]
+        for piece in _ahead(read, range(start, stop, step)):
+            for at in range(0, piece.size, block):
+                yield piece[at : at + block]
 
 
 def _ahead(read: Callable[[int], Array], starts: range) -> Iterator[Array]:

@@ -329,10 +329,10 @@ def _connection(url: str, *, is_new: bool) -> _Connection:
     kept = _idle.setdefault(key, deque())
     while kept:
         with suppress(IndexError):
-            found = kept.pop()
+            connection = kept.pop()
             if not is_new:
-                return found._replace(was_open=True)
-            found.open.close()
+                return connection._replace(was_open=True)
+            connection.open.close()
     if scheme == "https":
         secure = _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
     else:
@@ -565,13 +565,13 @@ def _validated(
             )
         place.check(Pin(length, tag, modified))
         return length
-    found = _RANGE.fullmatch(response.getheader("Content-Range", ""))
-    if found is None or found[3] == "*":
+    match = _RANGE.fullmatch(response.getheader("Content-Range", ""))
+    if match is None or match[3] == "*":
         raise FileFormatError(
             f"{shown}: the server does not say which range of how many bytes it sends.",
             download_hint(place.address.source),
         )
-    first, last, total = int(found[1]), int(found[2]), int(found[3])
+    first, last, total = int(match[1]), int(match[2]), int(match[3])
     place.check(Pin(total, tag, modified))
     end = min(stop, total) if is_first else stop
     is_asked = (first, last + 1) == (start, end) and end <= total

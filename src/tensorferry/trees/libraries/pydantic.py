@@ -34,8 +34,8 @@ def _open(x: Any) -> Node:
     fields = [
         name for name in vars(x) if not isinstance(getattr(type(x), name, None), cached_property)
     ]
-    more = {where: dict(found) for where in _DICTS if (found := getattr(x, where, None))}
-    names = [*fields, *(name for found in more.values() for name in found)]
+    more = {where: dict(extra) for where in _DICTS if (extra := getattr(x, where, None))}
+    names = [*fields, *(name for extra in more.values() for name in extra)]
 
     def rebuild(values: Sequence[Any]) -> Any:
         result = shallow_copy(x)
@@ -43,12 +43,12 @@ def _open(x: Any) -> Node:
         object.__setattr__(result, given, copy(getattr(x, given)))
         left = iter(values)
         vars(result).update(zip(fields, left))  # noqa: B905 - what follows takes the others
-        for where, found in more.items():
-            object.__setattr__(result, where, {name: next(left) for name in found})
+        for where, extra in more.items():
+            object.__setattr__(result, where, {name: next(left) for name in extra})
         return result
 
     held = [
         *(vars(x)[name] for name in fields),
-        *(value for found in more.values() for value in found.values()),
+        *(value for extra in more.values() for value in extra.values()),
     ]
     return Node([attribute(name) for name in names], held, rebuild)

@@ -58,14 +58,14 @@ def _open(x: Any) -> Node:
     size, axes = x.batch_size, _names_of(x)
 
     def made(values: Sequence[Any], count: int | None) -> Any:
-        found = dict(zip(held, values, strict=True))
+        filled = dict(zip(held, values, strict=True))
         if not all(map(_stays, held.values(), values)):
-            stay = (_stays(old, found[key]) for key, old in held.items() if key not in objects)
+            stay = (_stays(old, filled[key]) for key, old in held.items() if key not in objects)
             if not all(stay):
-                return {key: _as_dict(value) for key, value in found.items()}
+                return {key: _as_dict(value) for key, value in filled.items()}
         if _is_other(kind) and all(map(is_, held.values(), values)):
             return x
-        return _filled(x, found, objects, size, axes, count)
+        return _filled(x, filled, objects, size, axes, count)
 
     return Node(
         Entries(list(held), item),
@@ -89,7 +89,7 @@ def _held_alike(samples: Sequence[Any]) -> list[dict[str, Any]] | None:
     for facts in (list(map(_SIZE, samples)), list(map(_AXES, samples))):
         if facts.count(facts[0]) < len(samples):
             return None
-    return [dict(each.items()) for each in samples]
+    return [dict(sample.items()) for sample in samples]
 
 
 def _open_class(x: Any) -> Node:
@@ -199,8 +199,8 @@ def _filled(
     for key in objects:
         value = found[key]
         if count is not None and isinstance(value, list) and len(value) == count:
-            each = [library.NonTensorData(one, batch_size=size) for one in value]
-            result.set(key, library.NonTensorStack(*each))
+            single_values = [library.NonTensorData(one, batch_size=size) for one in value]
+            result.set(key, library.NonTensorStack(*single_values))
         else:
             result.set_non_tensor(key, value)
     return result.lock_() if x.is_locked else result
@@ -217,6 +217,6 @@ def _device_of(values: Iterable[Any]) -> Any:
             inside = value.values(True, True)
         else:
             inside = (value,)
-        devices.update(getattr(each, "device", None) for each in inside)
+        devices.update(getattr(inner, "device", None) for inner in inside)
     devices.discard(None)
     return devices.pop() if len(devices) == 1 else None

@@ -71,8 +71,8 @@ def _open_batch(x: Any) -> Node:
 def _stores(x: Any) -> Iterator[tuple[str, Any]]:
     """Yield the path of each store of a graph, and the store."""
     for name in _STORES:
-        found = vars(x).get(name)
-        if isinstance(found, dict):
-            yield from ((item(key), store) for key, store in found.items())
-        elif found is not None:
-            yield "", found
+        stores = vars(x).get(name)
+        if isinstance(stores, dict):
+            yield from ((item(key), store) for key, store in stores.items())
+        elif stores is not None:
+            yield "", stores

@@ -141,14 +141,14 @@ def load(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_JSON:
             raise UnsafeFileError(f"{path} is larger than {LARGEST_JSON:,} bytes.")
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise FileFormatError(f"There is no {path}.") from None
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not JSON: {error}.") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise FileFormatError(f"{path} holds no JSON object.")
-    return found
+    return document
 
 
 def dump(path: Path, value: Any) -> None:
@@ -215,7 +215,7 @@ class ArrayChunks:
         codecs = described.get("codecs") or [
             {"name": (described.get("compressor") or {}).get("id")}
         ]
-        self._by_blosc = any(each["name"] == "blosc" for each in codecs)
+        self._by_blosc = any(codec["name"] == "blosc" for codec in codecs)
         if not self._by_blosc and '"blosc"' in json.dumps(codecs):
             raise UnsafeFileError(
                 f"{where} has shards of chunks that are compressed by blosc, which are not read."
@@ -238,8 +238,8 @@ class ArrayChunks:
                     nbytes = 0
                 self._refuse(nbytes, self._most)
             if self._by_blosc:
-                found = self._store.kvstore.read(key).result()
-                self._refuse(int.from_bytes((found.value or b"")[_HELD], "little"), self._nbytes)
+                chunk = self._store.kvstore.read(key).result()
+                self._refuse(int.from_bytes((chunk.value or b"")[_HELD], "little"), self._nbytes)
 
     def _keys(self, box: Sequence[slice]) -> Iterator[str]:
         begin, apart = self._key
@@ -248,7 +248,7 @@ class ArrayChunks:
             for part, length in zip(box, self._lengths, strict=True)
         )
         for place in product(*places):
-            words = ([begin] if begin else []) + [str(each) for each in place]
+            words = ([begin] if begin else []) + [str(number) for number in place]
             yield apart.join(words) or "0"
 
     def _refuse(self, nbytes: int, most: int) -> None:
@@ -290,9 +290,9 @@ class Checkpoint:
             _check_manifest(folder / "manifest.ocdbt")
 
     def contents(self, others: dict[str, str]) -> Contents:
-        found = Contents("orbax", (str(self._path),), others=others)
+        contents = Contents("orbax", (str(self._path),), others=others)
         for key, value in (self._note.get("custom_metadata") or {}).items():
-            found.metadata[key] = tagged(value)
+            contents.metadata[key] = tagged(value)
         placed = list(self._leaves())
         stores = iter(
             self._open([leaf for leaf in placed if leaf.kind in _ARRAYS or leaf.kind == "scalar"])
@@ -319,18 +319,18 @@ class Checkpoint:
                 value = EMPTY[leaf.kind]
                 values.append((leaf, type(value)() if value is not None else None))
             else:
-                found.others[name] = f"a value of type {leaf.kind}"
+                contents.others[name] = f"a value of type {leaf.kind}"
         root = self._nested(values)
         tensors = dict(
             zip(names(root, _Array), (array for _, array in leaves(root, _Array)), strict=True)
         )
         for name, array in tensors.items():
-            found.tensors[name] = self._stored(array.store, array.name)
+            contents.tensors[name] = self._stored(array.store, array.name)
         labels = iter(tensors)
         tree = relabel(root, lambda _: Ref(next(labels)), _Array)
         if not isinstance(tree, dict) or any(not isinstance(node, Ref) for node in tree.values()):
-            found.tree = NOTHING if tree is None else tree
-        return found
+            contents.tree = NOTHING if tree is None else tree
+        return contents
 
     def _leaves(self) -> Iterator[_OrbaxLeaf]:
         entries = self._note.get("tree_metadata")
@@ -374,9 +374,9 @@ class Checkpoint:
                 )
                 for leaf in batch
             ]
-            for leaf, each in zip(batch, opened, strict=True):
+            for leaf, array in zip(batch, opened, strict=True):
                 try:
-                    yield each.result()
+                    yield array.result()
                 except Exception as error:
                     name = ".".join(leaf.keys)
                     raise FileFormatError(
@@ -494,8 +494,8 @@ def item_of(path: Path) -> tuple[Path, dict[str, str]]:
     """The folder of the tree, which may be one of several items; and the other items."""
     if (path / TREE).is_file():
         return path, {}
-    items = sorted(each for each in path.iterdir() if each.is_dir())
-    trees = [each for each in items if (each / TREE).is_file()]
+    items = sorted(entry for entry in path.iterdir() if entry.is_dir())
+    trees = [entry for entry in items if (entry / TREE).is_file()]
     if len(trees) != 1:
         if trees:
             hint = f"the path of one, such as {trees[0]}"
@@ -505,9 +505,9 @@ def item_of(path: Path) -> tuple[Path, dict[str, str]]:
             f"{path} has {len(trees)} trees of arrays in it: {named(t.name for t in trees)}.", hint
         )
     return trees[0], {
-        each.name: NotTensor("an item that is no tree of arrays")
-        for each in items
-        if each != trees[0]
+        entry.name: NotTensor("an item that is no tree of arrays")
+        for entry in items
+        if entry != trees[0]
     }
 
 

@@ -70,25 +70,25 @@ def leaves_of(contents: Contents) -> list[Leaf]:
     Raises:
         FormatLimitError: Two have the same name, or a name is none.
     """
-    found = list(_walk(_tree_of(contents), (), ()))
+    leaves = list(_walk(_tree_of(contents), (), ()))
     wrong = {
-        leaf.name: leaf.keys for leaf in found if "\0" in leaf.name or not is_unicode(leaf.name)
+        leaf.name: leaf.keys for leaf in leaves if "\0" in leaf.name or not is_unicode(leaf.name)
     }
     if wrong:
         raise FormatLimitError(
             f"Orbax needs names in UTF-8 without zero bytes, unlike {named(map(ascii, wrong))}.",
             FileHint(Renamed(wrong, frozenset(contents.tensors), _better_name)),
         )
-    nested(found)
+    nested(leaves)
     seen: dict[str, Leaf] = {}
-    for leaf in found:
+    for leaf in leaves:
         if kind_of(leaf.node) in _ARRAYS:
             other = seen.setdefault(place_of(leaf.name), leaf)
             if other is not leaf:
                 _refuse_both(leaf, other)
-    placed = {leaf.node.name: leaf for leaf in found if isinstance(leaf.node, Ref)}
+    placed = {leaf.node.name: leaf for leaf in leaves if isinstance(leaf.node, Ref)}
     ordered = iter([placed[name] for name in contents.tensors])
-    return [next(ordered) if isinstance(leaf.node, Ref) else leaf for leaf in found]
+    return [next(ordered) if isinstance(leaf.node, Ref) else leaf for leaf in leaves]
 
 
 def _better_name(name: str) -> str:
@@ -153,9 +153,9 @@ def _with_plain_keys(leaves: Sequence[Leaf], characters: str) -> InPlace:
         (leaf, index)
         for leaf in leaves
         for index, key in enumerate(leaf.keys)
-        if any(each in key for each in characters)
+        if any(character in key for character in characters)
     )
-    code = "str(key)" + "".join(f'.replace("{each}", "_")' for each in characters)
+    code = "str(key)" + "".join(f'.replace("{character}", "_")' for character in characters)
     return InPlace(leaf.keys[:at], f"{{{{{code}: value for key, value in {{}}.items()}}}}")
 
 
@@ -170,15 +170,15 @@ def strings_of(contents: Contents) -> dict[str, str]:
 
 def left_out(contents: Contents) -> list[str]:
     """The places of values that Orbax cannot hold, with their types."""
-    found = []
+    told = []
     for leaf in _walk(_tree_of(contents), (), ()):
         if kind_of(leaf.node) is None:
             if isinstance(leaf.node, Special):
                 kind = leaf.node.kind
             else:
                 kind = type(leaf.node).__name__
-            found.append(f"{leaf.name or 'the whole tree'} ({an(kind)})")
-    return found
+            told.append(f"{leaf.name or 'the whole tree'} ({an(kind)})")
+    return told
 
 
 def restored(contents: Contents) -> Contents:
@@ -327,11 +327,11 @@ class Writer:
         row = find(stored.dtype)
         boxes = list(slabs(stored.shape, row.itemsize, nbytes=BOX_BYTES))
         if boxes:
-            chunk = [each.stop - each.start for each in boxes[0]]
+            chunk = [axis.stop - axis.start for axis in boxes[0]]
         else:
             chunk = [max(n, 1) for n in stored.shape]
         store = self._create(name, stored.dtype, stored.shape, chunk)
-        sizes = [prod(each.stop - each.start for each in box) for box in boxes]
+        sizes = [prod(axis.stop - axis.start for axis in box) for box in boxes]
         pieces = filled(pump.blocks(stored), sizes, numpy_dtype(row.name))
         for box, piece in zip(boxes, pieces, strict=True):
             part = store[box]

@@ -182,7 +182,9 @@ class Scan:
             return False
         for key, text in self._more.items():
             # The file may have metadata with this key.
-            free = next(each for n in count() if (each := key + "#" * n) not in self.metadata)
+            free = next(
+                candidate for n in count() if (candidate := key + "#" * n) not in self.metadata
+            )
             self.metadata[free] = text
         return True
 
@@ -471,7 +473,7 @@ def _refuse_bools(entries: Mapping[str, Mapping[str, list[object]]]) -> None:
 def _whole(numbers: Any) -> bool:
     # An object is a list too, of `_Pairs`.
     return type(numbers) is list and all(
-        type(each) is int and 0 <= each < 1 << 64 for each in numbers
+        type(number) is int and 0 <= number < 1 << 64 for number in numbers
     )
 
 

@@ -189,15 +189,15 @@ def layout_of(node: ZarrNode) -> ArrayLayout | str:
 
 
 def _layout_v3(node: ZarrNode) -> ArrayLayout | str:
-    where, found = node.where, node.described
-    kind = found.get("data_type")
+    where, described = node.where, node.described
+    kind = described.get("data_type")
     if not isinstance(kind, str) or kind not in ORDINARY | _EXTENDED:
         if isinstance(kind, dict):
             label = kind.get("name")
         else:
             label = kind
         return _no_tensor(kind, is_text=bool(re.search("string|utf|bytes", str(label))))
-    grid = found.get("chunk_grid")
+    grid = described.get("chunk_grid")
     if not isinstance(grid, dict) or grid.get("name") != "regular":
         return "values in chunks of a kind that is not known here"
     settings = grid.get("configuration")
@@ -205,17 +205,17 @@ def _layout_v3(node: ZarrNode) -> ArrayLayout | str:
         chunk_shape = settings.get("chunk_shape")
     else:
         chunk_shape = None
-    shape, chunks = _shapes(found.get("shape"), chunk_shape, kind, where)
-    codecs = found.get("codecs")
+    shape, chunks = _shapes(described.get("shape"), chunk_shape, kind, where)
+    codecs = described.get("codecs")
     unknown = sorted(_names(codecs, where) - _CODECS)
-    if unknown or found.get("storage_transformers"):
+    if unknown or described.get("storage_transformers"):
         return f"encoded by {named(unknown) or 'storage transformers'}, which is not known here"
     little = [{"name": "bytes", "configuration": {"endian": "little"}}]
     packed = codecs == little or (
         find(kind).itemsize == 1
         and codecs in ([{"name": "bytes"}], [{"name": "bytes", "configuration": {}}])
     )
-    encoding = found.get("chunk_key_encoding")
+    encoding = described.get("chunk_key_encoding")
     if isinstance(encoding, dict):
         settings = encoding.get("configuration") or {}
     else:
@@ -226,18 +226,18 @@ def _layout_v3(node: ZarrNode) -> ArrayLayout | str:
         separator = None
     packed = packed and isinstance(encoding, dict) and encoding.get("name") == "default"
     keys = ("shape", "chunk_grid", "chunk_key_encoding", "codecs", "zarr_format", "node_type")
-    plain = {key: found[key] for key in keys if key in found}
+    plain = {key: described[key] for key in keys if key in described}
     plain |= {
         "data_type": _held_as(kind),
-        "fill_value": _fill(found.get("fill_value"), kind),
+        "fill_value": _fill(described.get("fill_value"), kind),
         "attributes": {},
     }
     return ArrayLayout(kind, shape, chunks, _key("c", separator) if packed else None, plain)
 
 
 def _layout_v2(node: ZarrNode) -> ArrayLayout | str:
-    where, found = node.where, node.described
-    code = found.get("dtype")
+    where, described = node.where, node.described
+    code = described.get("dtype")
     extended = isinstance(code, str) and code in _EXTENDED
     if extended:
         order, kind = "<", code
@@ -245,15 +245,17 @@ def _layout_v2(node: ZarrNode) -> ArrayLayout | str:
         order, kind = str(code)[:1], _CODES.get(str(code)[1:])
     if not isinstance(code, str) or kind is None or order not in "<>|":
         return _no_tensor(code, is_text=str(code)[1:2] in "OSU")
-    shape, chunks = _shapes(found.get("shape"), found.get("chunks"), kind, where)
-    codecs = [*(found.get("filters") or ()), *filter(None, [found.get("compressor")])]
+    shape, chunks = _shapes(described.get("shape"), described.get("chunks"), kind, where)
+    codecs = [*(described.get("filters") or ()), *filter(None, [described.get("compressor")])]
     if not all(isinstance(codec, dict) and isinstance(codec.get("id"), str) for codec in codecs):
         raise FileFormatError(f"{where} has codecs without a name.")
     unknown = sorted({codec["id"] for codec in codecs} - _CODECS_V2)
     if unknown:
         return f"encoded by {named(unknown)}, which is not known here"
-    separator = found.get("dimension_separator", ".")
-    packed = not codecs and found.get("order") == "C" and (order != ">" or find(kind).itemsize == 1)
+    separator = described.get("dimension_separator", ".")
+    packed = (
+        not codecs and described.get("order") == "C" and (order != ">" or find(kind).itemsize == 1)
+    )
     keys = (
         "shape",
         "chunks",
@@ -263,12 +265,16 @@ def _layout_v2(node: ZarrNode) -> ArrayLayout | str:
         "zarr_format",
         "dimension_separator",
     )
-    plain = {key: found[key] for key in keys if key in found}
+    plain = {key: described[key] for key in keys if key in described}
     if extended:
         held = np.dtype(f"<u{find(kind).itemsize}").str
     else:
         held = code
-    plain |= {"dtype": held, "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
+    plain |= {
+        "dtype": held,
+        "fill_value": _fill(described.get("fill_value"), kind),
+        "attributes": {},
+    }
     return ArrayLayout(kind, shape, chunks, _key("", separator) if packed else None, plain)
 
 
@@ -280,10 +286,10 @@ def _no_tensor(kind: Any, *, is_text: bool) -> str:
 def _shapes(
     shape: Any, chunks: Any, kind: str, where: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    for found in (shape, chunks):
-        if not isinstance(found, list) or not all(type(each) is int for each in found):
+    for numbers in (shape, chunks):
+        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
             raise FileFormatError(f"{where} has no shape, or no shape of its chunks.")
-    lengths, parts = (checked(found, find(kind).itemsize, where) for found in (shape, chunks))
+    lengths, parts = (checked(numbers, find(kind).itemsize, where) for numbers in (shape, chunks))
     if len(parts) != len(lengths) or 0 in parts:
         raise FileFormatError(
             f"{where} has chunks of shape {list(parts)} for an array of shape {list(lengths)}."
@@ -291,10 +297,10 @@ def _shapes(
     return lengths, parts
 
 
-def _names(found: Any, where: str, depth: int = 0) -> set[str]:
+def _names(codecs: Any, where: str, depth: int = 0) -> set[str]:
     """The names of codecs, also inside shards."""
     names = set()
-    for codec in found if isinstance(found, list) and depth < 4 else [None]:
+    for codec in codecs if isinstance(codecs, list) and depth < 4 else [None]:
         if isinstance(codec, dict):
             name = codec.get("name")
         else:
@@ -363,11 +369,11 @@ class ArrayCollector:
         attributes = node.attributes
         if node.is_array:
             name = path or _LONE
-            found = _array(folder, node)
-            if isinstance(found, str):
-                self._contents.others[name] = found
+            array = _array(folder, node)
+            if isinstance(array, str):
+                self._contents.others[name] = array
             else:
-                self._contents.tensors[name] = found
+                self._contents.tensors[name] = array
                 attributes.pop(DTYPE, None)
             if any(node.described.get("dimension_names") or ()):
                 attributes.setdefault("dimension_names", node.described["dimension_names"])
@@ -469,7 +475,7 @@ class _Chunked(Decoded):
             return None
         nbytes = prod(layout.chunks) * find(self.dtype).itemsize
         strides = compact_strides(layout.chunks, find(self.dtype).itemsize)
-        found: list[tuple[tuple[int, ...], Stored]] = []
+        pieces: list[tuple[tuple[int, ...], Stored]] = []
         for at in chunks_of(box, layout.chunks):
             path = os.path.join(self._folder, *layout.key.file_of(at).split("/"))
             # One that is not there has the fill value.
@@ -482,10 +488,10 @@ class _Chunked(Decoded):
                 for length, whole, start in zip(layout.chunks, layout.shape, starts, strict=True)
             )
             if lengths == layout.chunks:
-                found.append((starts, Extent(self.dtype, lengths, path, 0)))
+                pieces.append((starts, Extent(self.dtype, lengths, path, 0)))
             else:
-                found.append((starts, View(self.dtype, lengths, path, 0, strides)))
-        return found
+                pieces.append((starts, View(self.dtype, lengths, path, 0, strides)))
+        return pieces
 
 
 def _reading(
@@ -621,7 +627,7 @@ class Zarr(Format):
         array = group.create_array(
             place,
             shape=stored.shape,
-            chunks=lengths(boxes[0]) if boxes else tuple(max(each, 1) for each in stored.shape),
+            chunks=lengths(boxes[0]) if boxes else tuple(max(length, 1) for length in stored.shape),
             dtype=dtype,
             compressors=None,
             filters=None,

@@ -41,7 +41,7 @@ _COMPRESSORS = frozenset({*_STREAMS, *_PLACES, "zstd"})
 
 
 def _lzma(form: int, filters: Any) -> lzma.LZMADecompressor:
-    if any(each.get("dict_size", 0) > _MOST_WINDOW for each in filters or ()):
+    if any(filter_.get("dict_size", 0) > _MOST_WINDOW for filter_ in filters or ()):
         raise UnsafeFileError(
             f"a chunk of it asks for more than {_MOST_WINDOW:,} bytes to look back at."
         )
@@ -81,9 +81,9 @@ def bounded(described: Any, nbytes: int, itemsize: int) -> tuple[Any, int]:
         return dataclasses.replace(described, codecs=codecs), size.most
     size = _Size(nbytes)
     filters = []
-    for each in described.filters or ():
-        filters.append(_bounded_v2(each, size))
-        size = size.after(each.codec_id)
+    for filter_ in described.filters or ():
+        filters.append(_bounded_v2(filter_, size))
+        size = size.after(filter_.codec_id)
     compressor = described.compressor
     if compressor is not None:
         compressor, size = _bounded_v2(compressor, size), size.after(compressor.codec_id)
@@ -96,13 +96,13 @@ def bounded(described: Any, nbytes: int, itemsize: int) -> tuple[Any, int]:
 def _bounded_v3(codecs: Any, size: _Size, itemsize: int) -> tuple[tuple[Any, ...], _Size]:
     from zarr.codecs import ShardingCodec
 
-    found = []
+    bounded_codecs = []
     for codec in codecs:
         name, settings = codec.to_dict()["name"], codec.to_dict().get("configuration") or {}
         if isinstance(codec, ShardingCodec):
             piece = _Size(prod(codec.chunk_shape) * itemsize)
             inner, encoded = _bounded_v3(codec.codecs, piece, itemsize)
-            found.append(
+            bounded_codecs.append(
                 ShardingCodec(
                     chunk_shape=codec.chunk_shape,
                     codecs=inner,
@@ -115,9 +115,11 @@ def _bounded_v3(codecs: Any, size: _Size, itemsize: int) -> tuple[tuple[Any, ...
                 2 * (size.most // max(piece.most, 1)) * (encoded.most + 16) + _OVERHEAD, False
             )
         else:
-            found.append(_codec_v3(name, settings, size) if name in _COMPRESSORS else codec)
+            bounded_codecs.append(
+                _codec_v3(name, settings, size) if name in _COMPRESSORS else codec
+            )
             size = size.after(name)
-    return tuple(found), size
+    return tuple(bounded_codecs), size
 
 
 def _codec_v3(name: str, settings: dict[str, Any], size: _Size) -> Any:
