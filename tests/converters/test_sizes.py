@@ -260,6 +260,16 @@ def test_llama_8b(tmp_path):
                 assert at == rows[row] * 4096 + column
 
 
+def are_of_experts(output, name):
+    """Each expert's part of a tensor is the expert's own, in its order."""
+    shape = output.header.shape
+    for expert, *place in places(shape):
+        assert source_of(output, in_order(shape, (expert, *place))) == (
+            name.format(expert),
+            in_order(shape[1:], place),
+        )
+
+
 @pytest.mark.parametrize(
     ("family", "kind", "convert", "text", "config", "most", "names"),
     [
@@ -298,11 +308,7 @@ def test_experts(family, kind, convert, text, config, most, names, tmp_path):
     module, words = names
     for theirs, ours in words.items():
         output = made[f"model.layers.1.{module}.switch_mlp.{theirs}.weight"]
-        expert_shape = output.header.shape[1:]
-        for expert, *place in places(output.header.shape):
-            name, at = source_of(output, in_order(output.header.shape, (expert, *place)))
-            assert name == f"model.layers.1.{module}.experts.{expert}.{ours}.weight"
-            assert at == in_order(expert_shape, place)
+        are_of_experts(output, f"model.layers.1.{module}.experts.{{}}.{ours}.weight")
 
 
 def test_deepseek_v3(tmp_path):
@@ -335,10 +341,7 @@ def test_deepseek_v3(tmp_path):
             )
     for word in ("gate", "up", "down"):
         output = made[f"model.layers.3.mlp.switch_mlp.{word}_proj.weight"]
-        for expert, *place in places(output.header.shape):
-            name, at = source_of(output, in_order(output.header.shape, (expert, *place)))
-            assert name == f"model.layers.3.mlp.experts.{expert}.{word}_proj.weight"
-            assert at == in_order(output.header.shape[1:], place)
+        are_of_experts(output, f"model.layers.3.mlp.experts.{{}}.{word}_proj.weight")
 
 
 def test_llama_8b_by_head(tmp_path):

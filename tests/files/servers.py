@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import os
 import re
 import threading
 from contextlib import contextmanager
@@ -112,3 +113,18 @@ def chain(error):
         texts += [str(each), repr(each), repr(each.args)]
         todo += [each.__cause__, each.__context__]
     return "\n".join(texts)
+
+
+def holds_in_a_fork(check):
+    """Whether something is true in a process that was forked from this one."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(write, b"y" if check() else b"n")
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read, "rb") as answer:
+        return answer.read() == b"y"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import gc
 import json
-import os
 import pickle
 import struct
 import warnings
 
 import numpy as np
 import pytest
-from tests.files.servers import chain, serving
+from tests.files.servers import chain, holds_in_a_fork, serving
 
 import tensorferry as ferry
 from tensorferry.files.remote import transport
@@ -594,18 +593,9 @@ def test_urls_of_nothing(url):
 def test_a_forked_process_has_connections_of_its_own(model):
     """It reads on, and the parent's connections stay as they are."""
     contents = ferry.open(model.url())
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            good = np.array_equal(contents.tensors["layer.2"].load(), tree()["layer.2"])
-            os.write(write, b"y" if good else b"n")
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read, 1) == b"y"
-    os.close(read)
-    os.close(write)
+    assert holds_in_a_fork(
+        lambda: np.array_equal(contents.tensors["layer.2"].load(), tree()["layer.2"])
+    )
     np.testing.assert_array_equal(contents.tensors["layer.2"].load(), tree()["layer.2"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ssl
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -98,17 +99,25 @@ def stopped(monkeypatch, after):
     return written
 
 
-def test_a_conversion_goes_on(model, tmp_path, monkeypatch):
-    """What is written stays, and only what the rest needs is asked for; not if the file has changed."""
-    keywords = {"to": "safetensors", "shard": 25_000, "resume": True}
+def interrupted(model, target, monkeypatch):
+    """Convert into shards, and stop after three of five; gives what asks for it again."""
+    ask = partial(
+        ferry.convert_files, model.url(), target, to="safetensors", shard=25_000, resume=True
+    )
     with monkeypatch.context() as patch:
         stopped(patch, 3)
         with pytest.raises(ferry.ResumableError):
-            ferry.convert_files(model.url(), tmp_path / "out", **keywords)
+            ask()
+    return ask
+
+
+def test_a_conversion_goes_on(model, tmp_path, monkeypatch):
+    """What is written stays, and only what the rest needs is asked for; not if the file has changed."""
+    ask = interrupted(model, tmp_path / "out", monkeypatch)
     model.asked.clear()
     with monkeypatch.context() as patch:
         written = stopped(patch, 9)
-        report = ferry.convert_files(model.url(), tmp_path / "out", **keywords)
+        report = ask()
     assert len(written) == 2
     assert len(report.skipped) == 3
     asked = sum(stop - start for start, stop in model.spans)
@@ -117,17 +126,13 @@ def test_a_conversion_goes_on(model, tmp_path, monkeypatch):
 
 
 def test_a_conversion_of_another_version_does_not_go_on(model, tmp_path, monkeypatch):
-    keywords = {"to": "safetensors", "shard": 25_000, "resume": True}
-    with monkeypatch.context() as patch:
-        stopped(patch, 3)
-        with pytest.raises(ferry.ResumableError):
-            ferry.convert_files(model.url(), tmp_path / "out", **keywords)
+    ask = interrupted(model, tmp_path / "out", monkeypatch)
     model.tags["/model.safetensors"] = '"two"'
     other = {name: array + 1 for name, array in tree().items()}
     ferry.save(other, tmp_path / "other.safetensors")
     model.files["/model.safetensors"] = (tmp_path / "other.safetensors").read_bytes()
     written = stopped(monkeypatch, 9)
-    ferry.convert_files(model.url(), tmp_path / "out", **keywords)
+    ask()
     assert len(written) == 5
     same(ferry.load(tmp_path / "out"), other)
 

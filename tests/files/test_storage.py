@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import re
 import threading
 
 import numpy as np
 import pytest
-from tests.files.servers import chain
+from tests.files.servers import chain, holds_in_a_fork
 
 import tensorferry as ferry
 
@@ -211,18 +210,12 @@ def test_a_forked_process_has_a_file_system_of_its_own(counted, tmp_path):
     put(counted(), url, tmp_path)
     contents = ferry.open(url)
     before = len(counted.made)
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            good = np.array_equal(contents.tensors["layer.2"].load(), tree()["layer.2"])
-            os.write(write, b"y" if good and len(counted.made) > before else b"n")
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(read, 1) == b"y"
-    os.close(read)
-    os.close(write)
+
+    def reads_by_a_file_system_of_its_own():
+        good = np.array_equal(contents.tensors["layer.2"].load(), tree()["layer.2"])
+        return good and len(counted.made) > before
+
+    assert holds_in_a_fork(reads_by_a_file_system_of_its_own)
 
 
 # -- storage_options -------------------------------------------------------------------------------
