@@ -119,11 +119,11 @@ def _trimmed(slices: Slices) -> Slices:
 
 
 def _references(
-    found: Sequence[_Lost], models: Sequence[Model], formulas: SizeFormulas
+    lost_parts: Sequence[_Lost], models: Sequence[Model], formulas: SizeFormulas
 ) -> Iterator[Reference]:
     """Yield what is dropped, for all numbers in names where that is the same."""
     groups: dict[Any, list[_Lost]] = defaultdict(list)
-    for part in found:
+    for part in lost_parts:
         kind = tuple([(start is None, stop is None) for start, stop in part.slices])
         # In one model, other places are another part.
         places = part.slices if len(models) == 1 else None

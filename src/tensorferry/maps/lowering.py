@@ -286,8 +286,8 @@ class Lowering:
         count = 0
         fillers = [rule.target.filler() for rule, _ in instances]
         for rule, fill, values in (
-            (each, filler, numbers)
-            for (each, every), filler in zip(instances, fillers, strict=True)
+            (own_rule, filler, numbers)
+            for (own_rule, every), filler in zip(instances, fillers, strict=True)
             for numbers in every
         ):
             try:
@@ -740,8 +740,8 @@ def _concatenated(parts: Sequence[_Made], axis: int) -> _Made:
                 if key not in known:
                     known[key] = list(restrided(move, part.shape, steps))
                 there += [
-                    Move(move.source, each[1], each[2] + start * steps[at], *each[3:])
-                    for each in known[key]
+                    Move(move.source, taken[1], taken[2] + start * steps[at], *taken[3:])
+                    for taken in known[key]
                 ]
             if moves is part.moves:
                 placed.append(there)

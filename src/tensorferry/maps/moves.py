@@ -157,18 +157,18 @@ def restrided(
     """
     own = steps_of(shape)
 
-    def take(each: Move) -> Move | list[Move]:
-        along_axes = _along_axes(each, shape, own)
+    def take(piece: Move) -> Move | list[Move]:
+        along_axes = _along_axes(piece, shape, own)
         if isinstance(along_axes, list):
             return along_axes
         first, axes = along_axes
         return simplified(
             Move(
-                each.source,
+                piece.source,
                 tuple([size for _, size, _, _ in axes]),
                 start + sum(at * step for at, step in zip(first, steps, strict=True)),
                 tuple([times * steps[axis] for axis, _, times, _ in axes]),
-                each.source_start,
+                piece.source_start,
                 tuple([of for _, _, _, of in axes]),
             )
         )
@@ -279,14 +279,14 @@ def of_part(
     """
     own = steps_of(shape)
 
-    def take(each: Move) -> Move | list[Move] | None:
+    def take(piece: Move) -> Move | list[Move] | None:
         # Far from the part, a move need not be taken apart along the axes.
-        if not _meets(each, own, starts, counts, steps):
+        if not _meets(piece, own, starts, counts, steps):
             return None
-        along_axes = _along_axes(each, shape, own)
+        along_axes = _along_axes(piece, shape, own)
         if isinstance(along_axes, list):
             return along_axes
-        return _of_box(each, along_axes, (starts, counts, steps), own)
+        return _of_box(piece, along_axes, (starts, counts, steps), own)
 
     yield from _taken_apart(move, take)
 

@@ -81,19 +81,19 @@ class NameTemplate(NamedTuple):
         alone = [field.name for field in self.fields]
         # Nothing is to be solved if each formula is a name of its own.
         are_plain = None not in alone and len(set(alone)) == len(alone)
-        found: list[tuple[str, dict[str, int]]] = []
+        matching: list[tuple[str, dict[str, int]]] = []
         last = self.texts[-1]
         for name in names:
             numbers = self._numbers(name) if name.endswith(last) else None
             if numbers is None:
                 continue
             if are_plain:
-                found.append((name, dict(zip(cast("list[str]", alone), numbers, strict=True))))
+                matching.append((name, dict(zip(cast("list[str]", alone), numbers, strict=True))))
                 continue
             values = _solved(list(zip(self.fields, numbers, strict=True)), {})
             if values is not None:
-                found.append((name, values))
-        return found
+                matching.append((name, values))
+        return matching
 
     def filler(self) -> Callable[[Mapping[str, int]], str]:
         """What fills it as `fill` does, for many numbers."""
@@ -104,13 +104,13 @@ class NameTemplate(NamedTuple):
         pairs = list(zip(cast("list[str]", alone), others, strict=True))
 
         def filled(values: Mapping[str, int]) -> str:
-            found = first
+            name_so_far = first
             for name, text in pairs:
                 number = values.get(name, -1)
                 if number < 0:
                     return self.fill(values)  # which says why
-                found += f"{number}{text}"
-            return found
+                name_so_far += f"{number}{text}"
+            return name_so_far
 
         return filled
 
@@ -163,20 +163,20 @@ class KnownNames:
             name: The template.
             values: Numbers that those of the same name in it have to be.
         """
-        found = self._matches.get(name)
-        if found is None:
+        all_matches = self._matches.get(name)
+        if all_matches is None:
             alike = self._alike.get(_without_digits("".join(name.texts)), ())
-            found = self._matches[name] = name.matches(alike)
-        if not values or not found:
-            return found
+            all_matches = self._matches[name] = name.matches(alike)
+        if not values or not all_matches:
+            return all_matches
         # Each layer asks for its own: all are put into groups once, and not looked through again.
-        keys = tuple([each for each in found[0][1] if each in values])
+        keys = tuple([number_name for number_name in all_matches[0][1] if number_name in values])
         groups = self._groups.get((name, keys))
         if groups is None:
             groups = self._groups[name, keys] = defaultdict(list)
-            for match in found:
-                groups[tuple([match[1][each] for each in keys])].append(match)
-        return groups.get(tuple([values[each] for each in keys]), [])
+            for match in all_matches:
+                groups[tuple([match[1][number_name] for number_name in keys])].append(match)
+        return groups.get(tuple([values[number_name] for number_name in keys]), [])
 
 
 _Match = tuple[str, dict[str, int]]

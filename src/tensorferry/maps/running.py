@@ -141,38 +141,42 @@ def _instead(name: str, error: BaseException) -> str | None:
         if missing and not f"{module}.".startswith(f"{missing}."):
             return f"install {missing}, which {module} imports"
         return _other_module(missing)
-    found: Any = sys.modules.get(module)
-    if found is None or not isinstance(error, (AttributeError, TypeError)):
+    place: Any = sys.modules.get(module)
+    if place is None or not isinstance(error, (AttributeError, TypeError)):
         return None
     before = ""
     for part in path.split("."):
-        inner = getattr(found, part, None)
+        inner = getattr(place, part, None)
         if inner is None or not (inspect.isclass(inner) or inspect.ismodule(inner)):
             break
-        found, before = inner, f"{before}{part}."
+        place, before = inner, f"{before}{part}."
     names = [
-        each
-        for each, inner in vars(found).items()
-        if not each.startswith("_") and inspect.isroutine(inner)
+        name_there
+        for name_there, inner in vars(place).items()
+        if not name_there.startswith("_") and inspect.isroutine(inner)
     ]
-    own = [each for each in names if getattr(vars(found)[each], "__module__", None) == module]
+    own = [
+        name_there
+        for name_there in names
+        if getattr(vars(place)[name_there], "__module__", None) == module
+    ]
     wanted = path[len(before) :]
     close = difflib.get_close_matches(wanted, names, _MOST_NAMED) or (own or names)[:_MOST_NAMED]
     if not close:
         return f"put a function into {module}: there is none"
-    return ", or ".join([f'"{module}:{before}{each}"' for each in close])
+    return ", or ".join([f'"{module}:{before}{name_there}"' for name_there in close])
 
 
 def _other_module(missing: str) -> str:
     """What to do about a module that is not there: one of a name like it, or where it is looked for."""
     outer, _, last = missing.rpartition(".")
     place = getattr(sys.modules.get(outer), "__path__", None)
-    names = [each.name for each in pkgutil.iter_modules(place)] if outer and place else []
+    names = [module.name for module in pkgutil.iter_modules(place)] if outer and place else []
     if not outer:
-        names = [*sys.stdlib_module_names, *[each.name for each in pkgutil.iter_modules()]]
+        names = [*sys.stdlib_module_names, *[module.name for module in pkgutil.iter_modules()]]
     close = difflib.get_close_matches(last, names, _MOST_NAMED)
     if close:
-        dotted = [f"{outer}.{each}" if outer else each for each in close]
+        dotted = [f"{outer}.{module}" if outer else module for module in close]
         return f"there is {' and '.join(dotted)}, but no {missing}"
     return "put the converter into a module that can be imported, as from this folder or PYTHONPATH"
 
