@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from safetensors.numpy import load as read_safetensors
 from tests.files.servers import chain, holds_in_a_fork
 
 import tensorferry as ferry
@@ -328,6 +329,8 @@ def bucket(tmp_path):
 def test_saving_and_replacing(bucket):
     report = ferry.save(tree(), f"{bucket}/m.safetensors", verify=True)
     assert report.target == f"{bucket}/m.safetensors"
+    theirs = read_safetensors(fsspec.filesystem("memory").cat(f"{bucket}/m.safetensors"))
+    same({name: theirs[name] for name in sorted(theirs, key=list(tree()).index)}, tree())
     same(ferry.load(f"{bucket}/m.safetensors"), tree())
     with pytest.raises(ferry.OutputExistsError, match="exists already"):
         ferry.save({"a": np.arange(3)}, f"{bucket}/m.safetensors")
